@@ -11,7 +11,7 @@ rule. A pod that belongs to neither is not spread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -26,7 +26,7 @@ from shiplap.kubernetes.objects import (
     WeightedPodAffinityTerm,
 )
 from shiplap.kubernetes.related_objects import NAMESPACE_NAME, selects_by_name_only
-from shiplap.kubernetes.selectors import matches
+from shiplap.kubernetes.selectors import matcher, matches
 from shiplap.scheduling.model.pod_volumes import SharedPlace
 from shiplap.scheduling.model.snapshot import ClusterView
 
@@ -135,10 +135,6 @@ class Term(msgspec.Struct, frozen=True):
         """Whether pods of a namespace that has these labels can be counted at all, by their labels."""
         return not self.claim and all(pod_selector.reaches(namespace, labels) for pod_selector in self.pod_selectors)
 
-    def selects(self, labels: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels is counted where the term reaches."""
-        return all(matches(pod_selector.selector, labels) for pod_selector in self.pod_selectors)
-
 
 class Spread(msgspec.Struct, frozen=True):
     """A spread constraint; `term` is the number of its term. The flags are the node inclusion policies."""
@@ -166,8 +162,14 @@ class Constraints(msgspec.Struct, frozen=True):
 UNCONSTRAINED = Constraints()
 
 
+_FEW_LABELS = 16
+
+Matcher = Callable[[Mapping[str, str]], bool]
+"""Whether a pod with these labels is counted."""
+
+
 class _Reach(msgspec.Struct, frozen=True):
-    """The terms that can count pods of one namespace, and the labels that any of them looks at.
+    """The terms that can count pods of one namespace, and the labels that any of them looks at, sorted and as a set.
 
     `by_label` holds those that ask for exactly one label, which is what nearly all of them do; `others` the rest.
     Of these, terms of equal selectors over several labels are together. `known` are the terms found so far by the
@@ -175,9 +177,17 @@ class _Reach(msgspec.Struct, frozen=True):
     """
 
     by_label: dict[tuple[str, str], list[int]]
-    others: tuple[tuple[int, ...], ...]
+    others: tuple[tuple[Matcher, tuple[int, ...]], ...]
     mentioned: tuple[str, ...]
-    known: dict[tuple[str | None, ...], frozenset[int]]
+    known: dict[object, frozenset[int]]
+    mentioned_set: set[str]
+
+    def profile_of(self, labels_of_pod: Mapping[str, str]) -> object:
+        """The labels that decide which terms count a pod. Of many labels the pod's own are looked at, which are few."""
+        if len(self.mentioned) <= _FEW_LABELS:
+            label = labels_of_pod.get
+            return tuple([label(key) for key in self.mentioned])  # several times as quick as map() or a generator
+        return frozenset(item for item in labels_of_pod.items() if item[0] in self.mentioned_set)
 
 
 class Terms:
@@ -302,18 +312,15 @@ class Terms:
             if meta.namespace != namespace:
                 namespace = meta.namespace
                 reach = self._reached(namespace or "default")
-            label = meta.labels.get
-            profile = tuple([label(key) for key in reach.mentioned])  # several times as quick as map() or a generator
+            profile = reach.profile_of(meta.labels)
             known = reach.known.get(profile)
             found.append(self._selected(reach, profile, meta.labels) if known is None else known)
         return found
 
-    def _selected(
-        self, reach: _Reach, profile: tuple[str | None, ...], labels_of_pod: Mapping[str, str]
-    ) -> frozenset[int]:
+    def _selected(self, reach: _Reach, profile: object, labels_of_pod: Mapping[str, str]) -> frozenset[int]:
         selected = frozenset().union(
             *(reach.by_label.get(label, ()) for label in labels_of_pod.items()),
-            *(numbers for numbers in reach.others if self.all[numbers[0]].selects(labels_of_pod)),
+            *(numbers for selects, numbers in reach.others if selects(labels_of_pod)),
         )
         known = reach.known[profile] = self._selections.setdefault(selected, selected)
         return known
@@ -333,8 +340,8 @@ class Terms:
                         others.setdefault(self._pod_selectors[number], []).append(number)
                     else:
                         by_label.setdefault(label, []).append(number)
-            together = tuple(map(tuple, others.values()))
-            known = self._reaching[namespace] = _Reach(by_label, together, tuple(sorted(mentioned)), {})
+            together = tuple((_matcher_of(self.all[numbers[0]]), tuple(numbers)) for numbers in others.values())
+            known = self._reaching[namespace] = _Reach(by_label, together, tuple(sorted(mentioned)), {}, mentioned)
         return known
 
     def _spread(self, pod: Pod, spread: TopologySpreadConstraint) -> Spread:
@@ -483,6 +490,15 @@ def _with_label_keys(
     if not added:
         return selector
     return LabelSelector(selector.match_labels, (*selector.match_expressions, *added))
+
+
+def _matcher_of(term: Term) -> Matcher:
+    """Whether pods are counted where the term reaches, by their labels."""
+    selectors = [pod_selector.selector for pod_selector in term.pod_selectors]
+    found = [matcher(selector) for selector in selectors if selector is not None]
+    if len(found) < len(selectors):
+        return lambda _: False
+    return found[0] if len(found) == 1 else lambda labels: all(selects(labels) for selects in found)
 
 
 def _is_empty(selector: LabelSelector) -> bool:

@@ -1,0 +1,276 @@
+"""Answers of an API server as bytes on a socket: whatever they are and however slowly they come, a request ends.
+
+The clock is virtual: a socket that waits moves it, and no test does.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tracemalloc
+import zlib
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+import urllib3
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shiplap.cluster import bounded_connections
+from shiplap.cluster.bounded_connections import time_limit
+from shiplap.cluster.transport import StaticToken, Transport
+from shiplap.errors import ClusterError
+from tests.odd_input import fuzzed
+
+MOST_BYTES = 50_000
+LONGEST_S = 60.0
+"""What a request may take, but for the last wait for a byte."""
+
+_DECODED_AT_ONCE = 2**18 + 2**16
+
+
+class Clock:
+    """A monotonic clock that waiting moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Bytes that come after a silence of so many seconds, so many times."""
+
+    data: bytes
+    silence_s: float = 0.0
+    times: int = 1
+
+
+class Socket:
+    """Answers with pieces, whatever is sent to it; `read_bytes` were taken."""
+
+    def __init__(self, clock: Clock, pieces: list[Piece]) -> None:
+        self._clock = clock
+        self._timeout_s: float | None = None
+        self._coming = _each(pieces)
+        self._rest = b""
+        self.read_bytes = 0
+
+    def read_into(self, buffer: Any) -> int:
+        if not self._rest:
+            silence_s, self._rest = next(self._coming, (0.0, b""))
+            if self._timeout_s is not None and silence_s > self._timeout_s:
+                self._clock.now_s += self._timeout_s
+                raise TimeoutError("timed out")
+            self._clock.now_s += silence_s
+        given, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(given)] = given
+        self.read_bytes += len(given)
+        return len(given)
+
+    def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
+        return io.BufferedReader(_File(self))
+
+    def close(self) -> None:
+        """Its file stays open, as with sockets."""
+
+    def settimeout(self, seconds: float | None) -> None:
+        self._timeout_s = seconds
+
+    def gettimeout(self) -> float | None:
+        return self._timeout_s
+
+    def sendall(self, data: Any) -> None:
+        del data
+
+    def setsockopt(self, *_: Any) -> None:
+        """None is known here."""
+
+    def shutdown(self, how: int) -> None:
+        del how
+
+
+class _File(io.RawIOBase):
+    def __init__(self, sock: Socket) -> None:
+        super().__init__()
+        self._sock = sock
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._sock.read_into(buffer)
+
+
+def _each(pieces: list[Piece]) -> Iterator[tuple[float, bytes]]:
+    for piece in pieces:
+        for _ in range(piece.times):
+            if piece.data:
+                yield piece.silence_s, piece.data
+
+
+def asked(pieces: list[Piece], clock: Clock, *, watch: bool = False) -> tuple[bytes | None, Socket]:
+    """What a GET answers, None for a ClusterError, and the socket. A watch's lines are joined."""
+    sock = Socket(clock, pieces)
+
+    class Connection(bounded_connections._BoundedConnection):
+        def connect(self) -> None:
+            sock.settimeout(self.timeout)
+            self.sock = sock
+
+    pool = urllib3.HTTPConnectionPool("api.example", maxsize=1)
+    talks = Transport(
+        "http://api.example",
+        StaticToken("t"),
+        pool=pool,
+        sleep=lambda _: None,
+        back_off_s=(),
+        most_bytes=MOST_BYTES,
+    )
+    pool.ConnectionCls = Connection
+    try:
+        with time_limit(LONGEST_S):
+            if watch:
+                return b"\n".join(talks.lines("/api", {"watch": 1}, 30.0)), sock
+            return talks.get("/api"), sock
+    except ClusterError:
+        return None, sock
+
+
+HEADS = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n",
+    b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n",
+    b"HTTP/1.1 401 Unauthorized\r\n\r\n",
+    b"HTTP/1.1 410 Gone\r\n\r\n",
+    b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000 + b"\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\n" + b"X: x\r\n" * 200 + b"\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+    b"HTTP/1.1 2e9 OK\r\n\r\n",
+    b"HTTP/9.9 200 OK\r\n\r\n",
+    b"\x16\x03\x01\x00\x01",
+    b"",
+]
+
+
+def chunked(body: bytes, sizes: list[int]) -> bytes:
+    found, at = [], 0
+    for size in [*sizes, len(body)]:
+        part = body[at : at + max(size, 1)]
+        at += len(part)
+        if part:
+            found.append(b"%x\r\n%s\r\n" % (len(part), part))
+    return b"".join(found) + b"0\r\n\r\n"
+
+
+def in_pieces(whole: bytes, cuts: list[int]) -> list[Piece]:
+    places = sorted({0, len(whole), *(cut % (len(whole) + 1) for cut in cuts)})
+    return [Piece(whole[start:end], 0.01) for start, end in pairwise(places)]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(bounded_connections, "time", made)
+    return made
+
+
+def answered(body: bytes, packing: str, sizes: list[int]) -> bytes:
+    encoding = {"gzip": b"Content-Encoding: gzip\r\n", "deflate": b"Content-Encoding: deflate\r\n"}.get(packing, b"")
+    packed = {"gzip": gzip.compress, "deflate": zlib.compress}.get(packing, bytes)(body)
+    if sizes:
+        return b"HTTP/1.1 200 OK\r\n" + encoding + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(packed, sizes)
+    return b"HTTP/1.1 200 OK\r\n" + encoding + b"Content-Length: %d\r\n\r\n" % len(packed) + packed
+
+
+@fuzzed(0.4, usual=60)
+@given(
+    st.binary(max_size=300) | st.sampled_from([b'{"items":[]}' * 500, b"", b"x" * MOST_BYTES]),
+    st.sampled_from(["", "gzip", "deflate"]),
+    st.lists(st.integers(1, 400), max_size=4),
+    st.lists(st.integers(0, 2**31), max_size=8),
+)
+def test_a_sound_answer_is_read_however_it_is_cut_and_packed(
+    body: bytes, packing: str, sizes: list[int], cuts: list[int]
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        made = Clock()
+        patched.setattr(bounded_connections, "time", made)
+        found, _ = asked(in_pieces(answered(body, packing, sizes), cuts), made)
+    assert found == body
+
+
+PIECES = st.lists(
+    st.builds(
+        Piece,
+        st.binary(max_size=40)
+        | st.sampled_from(
+            [
+                *HEADS,
+                b"ffffffff\r\n",
+                b"-5\r\nxxxxx\r\n",
+                b"5\r\nxxxxx\r\n",
+                b"0\r\n\r\n",
+                b"\n" * 50,
+                b"x" * 5_000,
+                gzip.compress(bytes(3_000_000)),
+                gzip.compress(b"x" * 90)[:-9],
+            ]
+        ),
+        st.sampled_from([0.0, 0.0, 0.1, 5.0, 29.0, 31.0, 200.0]),
+        st.sampled_from([1, 1, 1, 3, 400]),
+    ),
+    max_size=6,
+)
+
+
+@fuzzed(0.6, usual=150)
+@given(
+    st.sampled_from([*HEADS, answered(b"x" * 90, "gzip", []), answered(b"{}", "", [1, 1])]),
+    PIECES,
+    st.booleans(),
+    st.integers(0, 2**31),
+)
+def test_any_answer_ends_in_time_and_is_held_in_part_at_most(
+    head: bytes, pieces: list[Piece], watch: bool, cut: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        made = Clock()
+        patched.setattr(bounded_connections, "time", made)
+        start = head % (cut % 9_000) if b"%d" in head else head[: cut % (len(head) + 1)] if cut % 5 == 0 else head
+        found, sock = asked([Piece(start), *pieces], made, watch=watch)
+    assert made.now_s - 1000.0 <= LONGEST_S + 0.001
+    if found is not None and not watch:
+        assert len(found) <= MOST_BYTES
+    assert sock.read_bytes <= MOST_BYTES + _DECODED_AT_ONCE or watch
+
+
+def test_an_answer_without_end_is_left(clock: Clock) -> None:
+    """As many bytes are taken as an answer may have, and a buffer more; dripped ones until the time is over."""
+    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    found, sock = asked([Piece(head), Piece(b"x" * 1000, times=10**9)], clock)
+    assert found is None
+    assert sock.read_bytes <= MOST_BYTES + _DECODED_AT_ONCE
+    for dripped in (head[:5], head, b"HTTP/1.1 503 Busy\r\n\r\n", b"HTTP/1.1 401 No\r\n\r\n"):
+        began_s = clock.now_s
+        found, sock = asked([Piece(dripped), Piece(b"x", 1.0, 10**9)], clock)
+        assert found is None
+        assert clock.now_s - began_s <= LONGEST_S + 0.001
+
+
+def test_a_bomb_is_not_unpacked(clock: Clock) -> None:
+    bomb = gzip.compress(bytes(50_000_000))
+    tracemalloc.start()
+    try:
+        found, _ = asked([Piece(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + bomb)], clock)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found is None
+    assert peak_bytes < 10_000_000
