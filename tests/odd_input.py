@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 Steps = tuple[str | int, ...]
@@ -43,13 +43,18 @@ NOT_JSON: st.SearchStrategy[Any] = ODD | st.sampled_from([float("inf"), float("n
 """The same, and what YAML knows and JSON does not."""
 
 
-def fuzzed(share: float, *, usual: int) -> Callable[[Test], Test]:
-    """Mark a test of odd input: `usual` examples, or its share of the examples of its kind under `make fuzz`."""
+def fuzzed(share: float, *, usual: int, is_slow: bool = False) -> Callable[[Test], Test]:
+    """Mark a test of odd input: `usual` examples, or its share of the examples of its kind under `make fuzz`.
+
+    Examples of one that `is_slow` may take long to draw.
+    """
     asked = int(os.environ.get(EXAMPLES, "0"))
-    profile = (
-        settings(deadline=None, max_examples=max(1, round(asked * share)), derandomize=False, database=None)
-        if asked
-        else settings(deadline=None, max_examples=usual, derandomize=True, database=None)
+    profile = settings(
+        deadline=None,
+        max_examples=max(1, round(asked * share)) if asked else usual,
+        derandomize=not asked,
+        database=None,
+        suppress_health_check=(HealthCheck.too_slow,) if is_slow else (),
     )
     return lambda test: pytest.mark.fuzz(profile(test))
 
