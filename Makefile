@@ -153,7 +153,7 @@ mutate: setup ## Mistakes in single lines, drawn by SEED, and the share that tes
 # With FUZZ=1000 fewer. A failure prints the input; it becomes a test case.
 FUZZ ?= 100000
 
-fuzz: setup ## Manifests, messages, answers of the API server and of EC2 gone wrong: FUZZ=100000 of each kind, others each time
+fuzz: setup ## Manifests, messages, answers of the API server and of EC2 gone wrong, bytes, globs, names: FUZZ=100000 of each kind, others each time
 	@FUZZ_EXAMPLES=$(FUZZ) $(BIN)/pytest -q -n auto -m fuzz --show-capture=no tests/property tests/integration/test_odd_answers_of_ec2.py
 
 # It goes on where it ended; results and shrunk failures are in build/combinations.
