@@ -339,7 +339,8 @@ class _Lister:
 
 @cache
 def _reader(kind: ListedResource) -> Reader[Any]:
-    return Reader(kind.typed, _OBJECT_KINDS.get(kind.field, ""))
+    object_kind = _OBJECT_KINDS.get(kind.field, "")
+    return Reader(kind.typed, object_kind, any_size=bool(object_kind))
 
 
 def _with_kind(kind: ListedResource, item: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from shiplap.kubernetes.objects import (
     MOST_LABELS,
     MOST_NAMES,
     MOST_PARTS,
+    CustomObject,
     DaemonSet,
     Node,
     Pod,
@@ -179,3 +180,12 @@ def test_a_large_page_is_read_like_its_objects_one_by_one() -> None:
     page = Reader(Pod).page(body)
     assert (page.version, page.token, page.unreadable) == ("7", "next", ())
     assert page.items == tuple(Reader(Pod).one(msgspec.json.encode(item)).item for item in items)
+
+
+def test_manifests_and_definitions_have_any_size() -> None:
+    """`kubectl apply` writes each of them into an annotation once more."""
+    applied = {"metadata": {"name": "large", "annotations": {"last-applied": "x" * 2 * MOST_KEPT_BYTES}}}
+    for kind in (CustomObject, dict[str, Any]):
+        read = Reader(kind, "object", any_size=True).one(msgspec.json.encode(applied))  # type: ignore[var-annotated]
+        assert read.item is not None
+        assert read.unreadable is None

@@ -149,8 +149,8 @@ _FRAME = msgspec.json.Decoder(_WatchLine)
 _MARKER = msgspec.json.Decoder(_VersionOrError)
 _READ_SCALABLES = Reader(Scalable)
 _READ_LEASES = Reader(Lease)
-_READ_CUSTOM_OBJECTS = Reader(CustomObject)
-_READ_RAW: Reader[dict[str, Any]] = Reader(dict[str, Any], "object")
+_READ_CUSTOM_OBJECTS = Reader(CustomObject, any_size=True)
+_READ_RAW: Reader[dict[str, Any]] = Reader(dict[str, Any], "object", any_size=True)
 
 
 class _Definition(msgspec.Struct, frozen=True):
@@ -159,7 +159,7 @@ class _Definition(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-_READ_DEFINITIONS = Reader(_Definition, "CustomResourceDefinition")
+_READ_DEFINITIONS = Reader(_Definition, "CustomResourceDefinition", any_size=True)
 
 
 class KubernetesClient:

@@ -24,7 +24,6 @@ from shiplap.kubernetes.lenient_json import Fields, without_nulls
 from shiplap.kubernetes.objects import (
     Amounts,
     Container,
-    CustomObject,
     DaemonContainer,
     DaemonPodSpec,
     DaemonSet,
@@ -129,12 +128,16 @@ _RAW = msgspec.json.Decoder(_Raw)
 class Reader(Generic[T]):
     """Reads objects of one kind."""
 
-    def __init__(self, kind: type[T], name: str = "") -> None:
-        """`kind` is a struct; `name` is the kind in messages, by default the name of the struct."""
+    def __init__(self, kind: type[T], name: str = "", *, any_size: bool = False) -> None:
+        """`kind` is a struct; `name` is the kind in messages, by default the name of the struct.
+
+        Objects of `any_size` are those of operators: manifests, and CRDs, whose annotations hold all of them again.
+        """
         self._kind = kind
         self._name = name or kind.__name__
         self._page: msgspec.json.Decoder[_Typed[T]] = msgspec.json.Decoder(_Typed[kind])  # type: ignore[valid-type]
         self._object: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
+        self._any_size = any_size
         self._problem: Callable[[Any], str] = cast("Any", _PROBLEMS.get(kind, _problem_of_any))
 
     def page(self, body: bytes) -> Page[T]:
@@ -176,7 +179,7 @@ class Reader(Generic[T]):
             _drop_unread_annotations(cast("Sequence[Pod]", items))
 
     def _holds_too_much(self, item: T) -> bool:
-        if self._kind in _ANY_SIZE:
+        if self._any_size:
             return False
         self._drop_unread((item,))
         return len(_encode(item)) > MOST_KEPT_BYTES
@@ -389,6 +392,3 @@ def _problem_of_event(event: Event) -> str:
 
 
 _PROBLEMS: Mapping[Any, Any] = {Pod: _problem_of_pod, Node: _problem_of_node, Event: _problem_of_event}
-
-_ANY_SIZE = (dict[str, Any], CustomObject)
-"""Manifests and their metadata are their operators'; `manifests` bounds what they ask for."""
