@@ -711,8 +711,29 @@ class BulkStage:
     def _by_tier(self, size_class: SizeClass) -> list[SizeClass]:
         """The classes of a size class by the first template that holds them, as far as that is certain."""
         indexes = size_class.indexes[self._counts[size_class.indexes] > 0]
+        taken = [part for some in self._by_pool(size_class, indexes) for part in self._taken(size_class, some)]
+        return [self._of_tier(size_class, template, some) for template, some in taken]
+
+    def _by_pool(self, size_class: SizeClass, indexes: Ints) -> Iterable[Ints]:
+        """The classes at `indexes`, those together for which the same NodePools of equal weight are the cheapest."""
+        cheapest = self._openings.cheapest_pools(size_class.attempt, self._sizes[indexes])
+        if not len(cheapest) or not len(indexes):
+            return [indexes]
+        kinds, kind = np.unique(cheapest, axis=1, return_inverse=True)
+        return [indexes[kind == one] for one in range(len(kinds.T))]
+
+    def _in_order(self, size_class: SizeClass, indexes: Ints) -> Sequence[NodeClaimTemplate]:
+        """The templates in the order in which they are tried for these classes, by their pods of average size."""
+        counts = self._counts[indexes]
+        number = max(int(counts.sum()), 1)
+        most = min((rule.most for rule in size_class.owns), default=number)
+        average = msgspec.structs.replace(size_class.attempt, requests=counts @ self._sizes[indexes] // number)
+        return self._openings.in_order(average, min(number, most))
+
+    def _taken(self, size_class: SizeClass, indexes: Ints) -> list[tuple[NodeClaimTemplate, Ints]]:
+        """The templates that take the classes at `indexes`, each with its own, as far as that is certain."""
         taken: list[tuple[NodeClaimTemplate, Ints]] = []
-        for template in size_class.templates:
+        for template in self._in_order(size_class, indexes):
             if not len(indexes):
                 break
             group = self._start(template, size_class.attempt)
@@ -735,7 +756,7 @@ class BulkStage:
                 if not isinstance(hopeful, RefusalKind):  # pods that fit by an estimate only are left to the packer
                     indexes = indexes[~self._fitting(hopeful)[indexes]]
             self._record_refusal(template, size_class.attempt, RefusalKind.TYPES, indexes)
-        return [self._of_tier(size_class, template, some) for template, some in taken]
+        return taken
 
     def _of_tier(self, size_class: SizeClass, template: NodeClaimTemplate, indexes: Ints) -> SizeClass:
         """Those classes of a size class that a template takes."""

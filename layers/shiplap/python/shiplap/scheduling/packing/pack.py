@@ -378,7 +378,7 @@ class Packer:
 
     def _new_price(self, attempt: PlacementAttempt) -> float:
         """USD per hour of a new claim for one pod of a class; infinite where none can be opened."""
-        entries = (self.openings.entry(template, attempt) for template in self.openings.templates)
+        entries = (self.openings.entry(template, attempt) for template in self.openings.in_order(attempt, 1))
         group = next((entry for entry in entries if not isinstance(entry, RefusalKind)), None)
         return np.inf if group is None else round(launch_price(group, attempt.requests), 9)
 
@@ -536,7 +536,8 @@ class Packer:
         if bounds is not None and not bounds.new:
             return pods
         skipped: list[Refusal] = []
-        templates, place = self.openings.templates, 0
+        number = len(pods) if bounds is None else min(len(pods), bounds.new)
+        templates, place = self.openings.in_order(attempt, number), 0
         while pods and place < len(templates):
             template = templates[place]
             limits = self.openings.pool_limits[template.pool.metadata.name]

@@ -94,10 +94,15 @@ class LeastPrices:
         return self._sold[indexes]
 
     def _sure_templates(self, pod_class: PodClass) -> frozenset[int]:
-        """Those that new nodes for a class are sure to be of: all that suit it, or the best if one takes each pod."""
+        """Those that new nodes for a class are sure to be of: all that suit it, or the best if one takes each pod.
+
+        Between NodePools of one weight the price decides, so the later tiers of one may go before the first of another.
+        """
         suiting = [item for item in self._templates if _suits(item, pod_class)]
         best = min((item.level for item in suiting), default=None)
-        sure = [item for item in suiting if item.level == best]
+        first = [item for item in suiting if item.level[:1] == (best or ())[:1]]
+        alone = len({item.tier.pool for item in first}) == 1
+        sure = [item for item in first if item.level == best] if alone else first
         plain = len(pod_class.terms) == 1 and not pod_class.ports and not pod_class.topological
         plain = plain and pod_class.preferences == NO_PREFERENCES
         taken = plain and any(_surely_takes(item, pod_class) for item in sure)

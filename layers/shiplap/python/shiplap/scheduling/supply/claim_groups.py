@@ -162,6 +162,21 @@ class ClaimGroup(msgspec.Struct, eq=False):
         prices: Floats = np.where(part <= 1.0 + _TOLERANCE, part * self.price, np.inf).min(axis=1, initial=np.inf)
         return prices.round(9)
 
+    def price_of_pods(self, requests: Ints, number: int) -> float:
+        """USD per hour of nodes of one type for `number` pods of these requests [resources], of the type that is best.
+
+        Exotic types count only if no other holds a pod; infinite where none does.
+        """
+        asked = np.flatnonzero(requests)
+        each = np.minimum((self.net[:, asked] // requests[asked]).min(axis=1, initial=number), number)
+        each = np.where(self.holding(requests), each, 0)
+        exotic = self.template.table.exotic[self.template.table.row_type[self.rows]]
+        some = each > 0
+        if (some & ~exotic).any():
+            some &= ~exotic
+        prices = self.price[some] * -(-number // each[some])
+        return round(float(prices.min(initial=np.inf)), 9)
+
     def cheapest(self, used: Ints) -> Ints:
         """The first, so cheapest, row (its place in `rows`) that holds each load [claims, resources]; -1 for none."""
         step = max(1, _CHUNK // max(self.net.size, 1))

@@ -7,7 +7,8 @@ hold without needing it: estimates of types nobody has run yet, and room under t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 import numpy as np
@@ -120,6 +121,11 @@ def _attainable_minimums(group: ClaimGroup, holds: Bools) -> dict[str, int]:
     return {key: least for key, least in lowered.items() if least}
 
 
+def _by_weight_and_pool(templates: Iterable[NodeClaimTemplate]) -> list[list[list[NodeClaimTemplate]]]:
+    weights = (some for _, some in groupby(templates, lambda template: template.pool.spec.weight))
+    return [[list(some) for _, some in groupby(pools, lambda template: template.tier.pool)] for pools in weights]
+
+
 class Openings:
     """Answers for one packing. `pool_limits` are by pool name; `holder` is the claim that relies on each estimate."""
 
@@ -142,8 +148,57 @@ class Openings:
         self._slim: dict[tuple[str, bytes], _LeastCharges] = {}
         self._least: dict[tuple[int, bytes, bytes], tuple[Ints, Bools]] = {}
         self._merged: dict[tuple[int, int], ClaimGroup | None] = {}
+        self._by_pool = _by_weight_and_pool(templates)
+        self._tied = [pools for pools in self._by_pool if len(pools) > 1]
         self._best: tuple[tuple[int, int, int], tuple[int, int] | None] | None = None
         self._within: dict[tuple[int, Requirements, bytes], tuple[bytes, ClaimGroup | RefusalKind]] = {}
+
+    def in_order(self, attempt: PlacementAttempt, number: int) -> Sequence[NodeClaimTemplate]:
+        """The templates in the order in which they are tried for pods: by weight of their NodePools, then by price.
+
+        The price of a NodePool is that of nodes of its first template that has one for such pods. Its name breaks ties,
+        and its templates stay together, so that its tiers keep their order.
+
+        Args:
+            attempt: of the pods.
+            number: how many equal pods are to be placed, or may be on one node if that is less.
+        """
+        if not self._tied:
+            return self.templates
+
+        def price(pool: Sequence[NodeClaimTemplate]) -> float:
+            prices = (entry.price_of_pods(attempt.requests, number) for entry in self._entries(pool, attempt))
+            return next(prices, np.inf)
+
+        ordered = (sorted(pools, key=price) if len(pools) > 1 else pools for pools in self._by_pool)
+        return [template for pools in ordered for pool in pools for template in pool]
+
+    def cheapest_pools(self, attempt: PlacementAttempt, requests: Ints) -> Ints:
+        """The NodePool [weights, pods] that sells room to each pod [pods, resources] for least, by its place.
+
+        Only weights of several NodePools count. All pods have the constraints of `attempt`.
+        """
+        return np.array([self._cheapest(pools, attempt, requests) for pools in self._tied], np.int64).reshape(
+            len(self._tied), len(requests)
+        )
+
+    def _cheapest(
+        self, pools: Sequence[Sequence[NodeClaimTemplate]], attempt: PlacementAttempt, requests: Ints
+    ) -> Ints:
+        prices = np.full((len(pools), len(requests)), np.inf)
+        for pool, line in zip(pools, prices, strict=True):
+            for entry in self._entries(pool, attempt):
+                line[:] = np.where(np.isfinite(line), line, entry.prices_of_parts(requests))
+        cheapest: Ints = prices.argmin(axis=0)
+        return cheapest
+
+    def _entries(self, pool: Iterable[NodeClaimTemplate], attempt: PlacementAttempt) -> Iterator[ClaimGroup]:
+        """The groups that claims of a NodePool start in, by its templates; those that limits allow now go first."""
+        for entry_of in (self.entry, self.possible.entry):
+            for template in pool:
+                entry = entry_of(template, attempt)
+                if not isinstance(entry, RefusalKind):
+                    yield entry
 
     def best_level(self, attempt: PlacementAttempt) -> tuple[int, int] | None:
         """The level of the first template that could open a claim; claims of later levels are filled but not enlarged.
@@ -154,7 +209,7 @@ class Openings:
         if self._best is None or self._best[0] != key:
             opening = (
                 template.level
-                for template in self.templates
+                for template in self.in_order(attempt, len(attempt.pod_class.members))
                 if not isinstance(self.entry(template, attempt), RefusalKind)
             )
             self._best = (key, next(opening, None))

@@ -77,7 +77,7 @@ class EvenSpread:
             return []
         choices = {code: self._choice(attempt, key, code) for code in np.flatnonzero(present).tolist()}
         existing = self._existing(attempt, bounds, choices, number)
-        new = {code: self._new(choice, bounds) for code, choice in choices.items()}
+        new = {code: self._new(choice, bounds, number) for code, choice in choices.items()}
         able = np.array([existing[code] + (kind.most if (kind := new[code]) else 0) for code in choices], np.int64)
         shares = _spread_evenly(per_domain[list(choices)], able, pour, spread)
         if not self._affordable(shares, [(existing[code], new[code]) for code in choices]):
@@ -113,7 +113,7 @@ class EvenSpread:
         )
         return {code: int(many[choice.nodes].sum()) for code, choice in choices.items()}
 
-    def _new(self, choice: DomainChoice, bounds: HostnameBounds) -> _New | None:
+    def _new(self, choice: DomainChoice, bounds: HostnameBounds, number: int) -> _New | None:
         """New nodes in a domain, if their number follows from reservations and the limits of one pool alone.
 
         Once a reservation has given its instances away, pods wait for it, or get nodes of the templates behind it.
@@ -122,7 +122,7 @@ class EvenSpread:
         if attempt is None or not bounds.new or attempt.pod_class.ports:
             return None
         reserved: _New | None = None
-        for template in self._openings.templates:
+        for template in self._openings.in_order(attempt, min(number, bounds.new)):
             group = self._openings.entry(template, attempt)
             if group is RefusalKind.RESERVED and self._strictly_reserved:
                 return reserved
