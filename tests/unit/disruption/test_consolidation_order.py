@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from shiplap.disruption.commands import DisruptionProposal, Method, Reason
-from shiplap.disruption.consolidation import MOST_NODES, SINGLES, _attempts, _between, _merged
+from shiplap.disruption.consolidation import MOST_NODES, SINGLES, _attempts, _between, _further, _merged
 
 
 def proposal(*nodes: str) -> DisruptionProposal:
@@ -42,6 +44,14 @@ def test_of_many_candidates_ever_fewer_prefixes_are_tried() -> None:
     sizes = [len(item) for item in _attempts(numbered(total), ())]  # type: ignore[arg-type]
     powers = [2**exponent for exponent in range(total.bit_length())]
     assert sizes == sorted({*powers, total, total * 3 // 4})
+
+
+def test_beside_the_best_prefix_each_node_is_tried_and_of_a_few_every_two() -> None:
+    few, many = numbered(SINGLES), numbered(SINGLES + 1)
+    tried = [tuple(item) for item in _further(few)]  # type: ignore[arg-type]
+    assert tried[:SINGLES] == [(name,) for name in few]
+    assert set(tried[SINGLES:]) == set(itertools.combinations(few, 2))
+    assert [tuple(item) for item in _further(many)] == [(name,) for name in many]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

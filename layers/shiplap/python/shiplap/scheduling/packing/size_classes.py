@@ -44,9 +44,9 @@ class SizeClass(msgspec.Struct, eq=False):
     """Pod classes that differ only in size; then the part of them that goes to one template, and to one domain of it.
 
     `indexes` [classes] are their places in the waiting list, in placing order. `attempt` is the first attempt of the
-    first of them, pinned once their domain is known. `templates` may take them, in this order; just one, once their
-    tier is known, and from then on `counts` [classes] are their pods, `number` is how many there were at first, and
-    `average` [resources] is the mean request of one pod, `weight` the same as a share of all requests.
+    first of them, pinned once their domain is known. `templates` may take them; just one, once their tier is
+    known, and from then on `counts` [classes] are their pods, `number` is how many there were at first, and `average`
+    [resources] is the mean request of one pod, `weight` the same as a share of all requests.
 
     `key` is the one label other than the hostname whose domain has to be decided, empty when there is none; `spreads`,
     `affinity` and `anti` are their constraints over it. Where `needs_domain` is false, they may go to any domain.

@@ -127,9 +127,10 @@ class PoolCatalog(msgspec.Struct, frozen=True, eq=False):
 
 
 def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
-    """Pools that pods may use, in the order they are tried: by weight, then name, both descending, as Karpenter does.
+    """Pools that pods may use, by weight, then name, both descending, as Karpenter tries them.
 
-    Pools that are being deleted and static ones (`replicas`) take no part.
+    Among pools of equal weight the price goes before the name, see `Openings.in_order`. Pools that are being deleted
+    and static ones (`replicas`) take no part.
     """
     dynamic = [pool for pool in pools if pool.spec.replicas is None and not pool.metadata.deletion_timestamp]
     return sorted(dynamic, key=lambda pool: (pool.spec.weight, pool.metadata.name), reverse=True)
