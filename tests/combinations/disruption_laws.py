@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import combinations
 from random import Random
 
 from msgspec.structs import replace
@@ -66,7 +67,7 @@ def _comes_to_rest(_: Decided, after: Decided) -> str:
 
 
 def _rests_at_once(_: Decided, after: Decided) -> str:
-    """A decision that replaces no node for another reason finds every saving that it can find for all its pods at once.
+    """A decision that replaces no node for another reason finds every saving by one or two nodes more.
 
     Consolidation waits while nodes drift, expire or climb back. So what replaces nodes is carried out before, and so
     are plans for pods that wait.
@@ -85,17 +86,20 @@ def _rests_at_once(_: Decided, after: Decided) -> str:
 
 
 def overlooked(before: Snapshot, moved_in: dict[str, float], decided: Decision, again: Decision) -> str:
-    """What a first decision has overlooked of a second one: nodes that it would remove if it looked at just these.
+    """One or two nodes of a second decision that a first one has overlooked: looking at just these it removes them too.
 
     The pods of all nodes of a decision are planned at once. So a second decision still finds what needs the first one
     to have come true: room on a replacement, an estimate that one claim at a time may rely on, or room that a plan for
-    all pods gives to other ones.
+    all pods gives to other ones. It also finds three and more nodes that gain something only together.
     """
-    closely = decision(_with_candidates(before, _nodes_of(decided) | _nodes_of(again)), moved_in)
-    if not _nodes_of(closely) > _nodes_of(decided) or _saved_by(closely) <= _saved_by(decided) + 1e-9:
-        return ""
-    found = [f"{command.reason} {command.nodes}" for command in closely.commands]
-    return f"not only {[command.nodes for command in decided.commands]} but {found}"
+    going = _nodes_of(decided)
+    more = sorted(_nodes_of(again) - going)
+    for some in (*combinations(more, 1), *combinations(more, 2)):
+        closely = decision(_with_candidates(before, going.union(some)), moved_in)
+        if _nodes_of(closely) > going and _saved_by(closely) > _saved_by(decided) + 1e-9:
+            found = [f"{command.reason} {command.nodes}" for command in closely.commands]
+            return f"not only {[command.nodes for command in decided.commands]} but {found}"
+    return ""
 
 
 def _nodes_of(decision: Decision) -> frozenset[str]:
