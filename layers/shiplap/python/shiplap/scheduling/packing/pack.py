@@ -209,7 +209,7 @@ class Packer:
         self.openings.reservations.settle()
         unplaced = {pod_class.index: left for pod_class, left in waiting}
         placed = (
-            (pod_class, self._attempts.relaxed(pod_class)[0])
+            pod_class
             for pod_class in classes
             if pod_class.constraints.spreads and len(unplaced.get(pod_class.index, ())) < len(pod_class.members)
         )

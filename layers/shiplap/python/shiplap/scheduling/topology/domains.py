@@ -483,7 +483,7 @@ class Domains:
     ) -> tuple[Ints, Ints]:
         """What spreads leave of `most` [values] within reach, and the pods they count in each domain."""
         pod_class, counts = attempt.pod_class, self._counts
-        launchable = self.launchable(attempt, key)
+        launchable = self.launchable(pod_class, key)
         usable = np.zeros(len(most), np.bool_)
         usable[launchable] = True
         for codes in (counts.node_codes(key), counts.claim_codes(key)):
@@ -522,20 +522,20 @@ class Domains:
         pulling = self._terms.over(key, pod_class.selected & self._pulling_terms)
         return [term for term in pulling if not self._counts.begun(term)]
 
-    def launchable(self, attempt: PlacementAttempt, key: str) -> list[int]:
+    def launchable(self, pod_class: PodClass, key: str) -> list[int]:
         """The domains of a label that NodePools, EC2NodeClasses and the class allow to a new node, by number.
 
         They do not depend on what has been placed: a limit that is reached closes no domain. A domain that no NodePool
         can reach must not hold down a spread: nothing would ever raise its count.
         """
-        identity = (self._reach.profile(attempt.pod_class), key)
+        identity = (self._reach.profile(pod_class), key)
         known = self._known_launchable.get(identity)
         if known is None:
             values: set[int] = set()
             for template in self._possible_nodes.templates:
                 codes = self._codes_of(template, key)
                 if len(codes):
-                    values.update(codes[self._reach.opening(attempt.pod_class, template, key)].tolist())
+                    values.update(codes[self._reach.opening(pod_class, template, key)].tolist())
             known = self._known_launchable[identity] = sorted(values)
         return known
 

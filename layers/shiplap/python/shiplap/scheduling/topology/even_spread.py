@@ -67,7 +67,7 @@ class EvenSpread:
             return []
         counts, key = self._counts, spread.key
         per_domain, present = counts.spread(attempt.pod_class, spread)
-        launchable = self._domains.launchable(attempt, key)
+        launchable = self._domains.launchable(attempt.pod_class, key)
         size = len(counts.values(key))
         per_domain = np.concatenate([per_domain, np.zeros(size - len(per_domain), np.int64)])
         present = np.concatenate([present, np.zeros(size - len(present), np.bool_)])

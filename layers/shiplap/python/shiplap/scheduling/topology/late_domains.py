@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+import numpy as np
 
 from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.resources import Ints
 from shiplap.scheduling.model.topology_constraints import Spread
-from shiplap.scheduling.supply.open_claims import PlacementAttempt
 from shiplap.scheduling.topology.domains import Domains
 from shiplap.scheduling.topology.topology_counts import ExpectedDomains, NodesOfSpread, TopologyCounts, nodes_of_spread
 
@@ -34,44 +35,70 @@ class LateDomains(msgspec.Struct, frozen=True):
 NO_LATE_DOMAINS = LateDomains()
 
 
-def late_domains(
-    placed: Iterable[tuple[PodClass, PlacementAttempt]], domains: Domains, counts: TopologyCounts
-) -> LateDomains:
+def late_domains(placed: Iterable[PodClass], domains: Domains, counts: TopologyCounts) -> LateDomains:
     """The domains that would have changed how the spreads of these classes were settled.
 
     Args:
-        placed: classes with a pod on a node or claim, each with an attempt to place it.
+        placed: classes with a pod on a node or claim.
         domains: those of the packing.
         counts: what it has placed.
     """
     found: dict[tuple[NodesOfSpread, str], set[str]] = {}
+    seen: dict[tuple[NodesOfSpread, Spread], _Beside] = {}
     is_certain = True
-    for pod_class, attempt in placed:
+    for pod_class in placed:
         for spread in pod_class.constraints.spreads:
-            late = _late(pod_class, attempt, spread, domains, counts) if spread.key != HOSTNAME else None
-            if late is not None:
-                codes, settled = late
-                is_certain &= codes <= settled
+            nodes = nodes_of_spread(pod_class, spread)
+            if (nodes, spread) not in seen:
+                seen[nodes, spread] = _beside(pod_class, spread, counts)
+            beside = seen[nodes, spread]
+            late = _late(pod_class, spread, beside, domains) if beside.is_uneven else frozenset()
+            if late:
+                is_certain &= late <= beside.settled
                 values = counts.values(spread.key)
-                key = (nodes_of_spread(pod_class, spread), spread.key)
-                found.setdefault(key, set()).update(values[code] for code in codes)
-    return (
-        LateDomains({key: frozenset(values) for key, values in found.items()}, is_certain) if found else NO_LATE_DOMAINS
-    )
+                found.setdefault((nodes, spread.key), set()).update(values[code] for code in late)
+    if not found:
+        return NO_LATE_DOMAINS
+    return LateDomains({key: frozenset(values) for key, values in found.items()}, is_certain)
 
 
-def _late(
-    pod_class: PodClass, attempt: PlacementAttempt, spread: Spread, domains: Domains, counts: TopologyCounts
-) -> tuple[set[int], set[int]] | None:
-    """The late domains of one spread and those of them that are settled; None if they change nothing."""
+class _Beside(msgspec.Struct, frozen=True, eq=False):
+    """The domains of a spread that are known beforehand, those that claims have brought, and the counts [values].
+
+    `settled` are those of the claims whose domain is certain. `is_uneven`: with all of these domains the skew would be
+    too large, unless those that no pod of the spread can use stay away.
+    """
+
+    known: frozenset[int] = frozenset()
+    settled: frozenset[int] = frozenset()
+    brought: frozenset[int] = frozenset()
+    counts: Ints = np.zeros(0, np.int64)
+    is_uneven: bool = False
+
+
+_EVEN = _Beside()
+
+
+def _beside(pod_class: PodClass, spread: Spread, counts: TopologyCounts) -> _Beside:
+    if spread.key == HOSTNAME:
+        return _EVEN
     settled, possible = counts.on_open_claims(pod_class, spread)
-    known = {
-        *domains.launchable(attempt, spread.key),
-        *counts.on_nodes(pod_class, spread),
-        *counts.expected_codes(pod_class, spread),
-    }
-    late = (settled | possible) - known
-    if not late or not known:
-        return None
+    known = {*counts.on_nodes(pod_class, spread), *counts.expected_codes(pod_class, spread)}
+    brought = (settled | possible) - known
     per_domain = counts.spread(pod_class, spread)[0]
-    return (late, settled) if min(per_domain[list(late)]) < min(per_domain[list(known)]) else None
+    uneven = bool(brought) and max(per_domain.tolist()) - _least(per_domain, brought) > spread.max_skew
+    return _Beside(frozenset(known), frozenset(settled), frozenset(brought), per_domain, uneven)
+
+
+def _late(pod_class: PodClass, spread: Spread, beside: _Beside, domains: Domains) -> frozenset[int]:
+    """The domains that a class could not have reckoned with; none if one that it did has as few pods."""
+    launchable = domains.launchable(pod_class, spread.key)
+    late, known = beside.brought.difference(launchable), beside.known.union(launchable)
+    if not late or not known:
+        return frozenset()
+    return late if _least(beside.counts, late) < _least(beside.counts, known) else frozenset()
+
+
+def _least(counts: Ints, domains: Iterable[int]) -> int:
+    """The least count of some domains; one that was numbered after the counting has no pods."""
+    return min(int(counts[code]) if code < len(counts) else 0 for code in domains)
