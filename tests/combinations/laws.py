@@ -581,11 +581,13 @@ LAWS = (
         "a plan keeps affinity and anti-affinity",
         _unchanged,
         _keeps_affinities,
+        KnownDefect("ceilings that refuse the nodes of pods which others follow", 55667701, 2425),
     ),
     Law(
         "a plan keeps spread constraints",
         _unchanged,
         _keeps_spreads,
+        KnownDefect("ceilings that refuse the nodes of some zones of a spread", 55667701, 3452),
     ),
     Law("a limit with room to spare changes nothing", _limits_with_room, the_same),
     Law("a ceiling with room to spare changes nothing", _ceilings_with_room, the_same),

@@ -473,3 +473,13 @@ def test_a_spread_that_does_not_count_its_own_pods_reckons_with_those_that_it_co
     outcome = given(follower, *counted, types=[fake_type("large", cpu="8", memory="16Gi", pods="20")])
     shared = outcome.claim_of("follower")
     assert sum(held.name.startswith("counted") for held in shared.pods) <= 1
+
+
+@pytest.mark.parametrize("cpu", ["50m", "900m"])
+def test_pods_that_are_only_counted_come_first_on_nodes_that_exist(cpu: str) -> None:
+    """The node has room for all. The others may bind there first, and leave no place to the pod of the spread."""
+    follower = pod("follower", cpu="500m", spec={"topologySpreadConstraints": [spread(HOST)]})
+    outcome = given(follower, *counted_by_all(4, cpu=cpu), nodes=[node("here", cpu="16")], types=SMALL)
+    assert outcome.scheduled
+    assert outcome.home("counted-0") == outcome.home("counted-3") == "here"
+    assert outcome.home("follower") != "here"

@@ -658,7 +658,10 @@ class BulkStage:
             ):
                 continue  # where followers start, and which pods keep apart, depends on where there is room
             going.append(size_class)
-        for index, size_class in sorted(free, key=lambda pair: pair[0]):
+        counted = frozenset[int]().union(
+            *(size_class.selected for _, size_class in free if not size_class.attempt.pod_class.constraints.spreads)
+        )
+        for index, size_class in sorted(free, key=lambda pair: (_counts_any(pair[1], counted), pair[0])):
             pod_class, pods = self._waiting[index]
             own = msgspec.structs.replace(size_class.attempt, pod_class=pod_class, requests=self._sizes[index])
             self._record_placed(index, existing.fill(own, pods, None), builder)
@@ -953,6 +956,11 @@ class BulkStage:
         if known is None:
             return None
         return msgspec.structs.replace(attempt, term=known.term, constraint=known.constraint)
+
+
+def _counts_any(size_class: SizeClass, counted: frozenset[int]) -> bool:
+    """Whether a spread of these pods counts pods that no spread binds: these go first, as in `followers_last`."""
+    return any(spread.term in counted for spread in size_class.attempt.pod_class.constraints.spreads)
 
 
 def _sizes_of(waiting: Waiting, axis: Axis) -> Ints:
