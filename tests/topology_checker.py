@@ -261,7 +261,7 @@ def looks_at(pod: Pod, place: Place, rule: TopologySpreadConstraint | None = Non
 
 
 def _may_be_required(pod: Pod, place: Place) -> bool:
-    """Whether the place meets one of the terms of the pod's required node affinity with some value of each label."""
+    """True if the place meets a term of the pod's required node affinity with some value of each label."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     if affinity is None or affinity.required is None:
         return True

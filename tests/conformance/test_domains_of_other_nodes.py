@@ -40,7 +40,7 @@ def placed(outcome: Outcome) -> int:
 def test_the_zone_of_another_pod_is_a_domain_if_node_affinity_is_ignored(
     policy: str, skew: int, most: int, number: int, larger: bool
 ) -> None:
-    """Whichever pods are placed first: those with the larger requests."""
+    """Pods with the larger requests are placed first; it must not matter which these are."""
     waiting = web(number, affinity=policy, skew=skew, selector={ZONE: Z3}, cpu="200m")
     outcome = given(*waiting, pod("other", cpu="1500m" if larger else "100m", selector={ZONE: Z1}), types=SMALL)
     assert placed(outcome) == min(number, most)
@@ -75,15 +75,12 @@ def test_policies_say_which_nodes_of_other_pods_are_domains(
 
 
 @pytest.mark.parametrize("number", [6, 60])
-def test_a_zone_that_another_node_may_get_is_waited_for(number: int) -> None:
-    """The claim in the tainted pool gets its zone when it is launched. Then another decision places those that wait."""
-    pools = [pool("plain", rule(ZONE, "In", Z1)), pool("other", rule(ZONE, "In", Z2, Z3), taints=[TAINT], weight=0)]
+def test_a_zone_that_another_node_may_get_or_not_holds_nothing_down(number: int) -> None:
+    """The claim in the tainted pool gets its zone when it is launched, and it may be the zone of the spread."""
+    pools = [pool("plain", rule(ZONE, "In", Z1)), pool("other", rule(ZONE, "In", Z1, Z2), taints=[TAINT], weight=0)]
     other = pod("other", cpu="1900m", tolerations=[TOLERATION], selector={"karpenter.sh/nodepool": "other"})
     outcome = given(*web(number), other, pools=pools, types=SMALL)
-    assert placed(outcome) == 1
-    assert outcome.plan.unsettled
-    launched = in_flight(outcome.claim_of("other"))
-    assert given(*web(number), other, pools=pools, types=SMALL, claims=[launched]).plan.node_claims
+    assert placed(outcome) == number
 
 
 def test_the_plan_stays_as_it_is_once_it_is_carried_out() -> None:

@@ -445,7 +445,7 @@ def counted_by_all(number: int, **fields: Any) -> list[Pod]:
 
 
 def highest_above_lowest(outcome: Outcome, key: str) -> int:
-    """How far the fullest domain with a spread pod is above the emptiest one, hostnames without pods aside."""
+    """The pods of the fullest domain that has a spread pod, above those of the emptiest; of hostnames, above none."""
     found: dict[str, list[str]] = {}
     for claim in outcome.claims:
         found.setdefault(claim.launch.zone if key == ZONE else claim.name, []).extend(held.name for held in claim.pods)

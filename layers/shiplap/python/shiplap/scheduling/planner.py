@@ -46,11 +46,12 @@ from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot, compi
 from shiplap.scheduling.packing.pack import Packer, Packing
 from shiplap.scheduling.packing.planned_claims import ClaimWriter, pod_reference
 from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.topology.late_domains import joined
 
 _CENTS = 1e-9
 
 _MOST_LATE_DOMAINS = 4
-"""How often pods are placed again for domains that appeared late. Each time there is at least one more domain."""
+"""Times that pods are placed again for domains that appeared late. Each time there is at least one more domain."""
 
 _FEW_PODS, _FREE_LAST_PODS = 30, 2_000
 """Batches of more than few pods, and up to so many, also have those that no constraint concerns placed last."""
@@ -213,14 +214,12 @@ def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
     these domains from the beginning.
     """
     packing = _pack_within_limits(snapshot, compiled)
-    waits = False
     for _ in range(_MOST_LATE_DOMAINS):
-        if not packing.late.expected:
+        if not packing.late:
             break
-        waits |= not packing.late.is_certain
-        compiled = replace(compiled, expected_domains=packing.late.added_to(compiled.expected_domains))
+        compiled = replace(compiled, expected_domains=joined(compiled.expected_domains, packing.late))
         packing = _pack_within_limits(snapshot, compiled)
-    return replace(packing, waits=True) if waits else packing
+    return packing
 
 
 def _pack_within_limits(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:

@@ -31,7 +31,7 @@ def _lists_values(pair: TermPair, key: str) -> bool:
 
 
 def _rest(term: Requirements, key: str) -> tuple[Requirements, bool]:
-    """What a term asks of other labels, and whether it asks anything of this one."""
+    """The requirements on other labels, and True if there is one on this label."""
     return Requirements(entry for entry in term.values() if entry.key != key), key in term
 
 

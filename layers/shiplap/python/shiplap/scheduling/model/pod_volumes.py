@@ -209,6 +209,11 @@ class PodVolumes:
             return labels.HOSTNAME
         return next((key for key in (labels.HOSTNAME, labels.ZONE) if all(key in entry for entry in alternatives)), "")
 
+    @property
+    def joins_pods(self) -> bool:
+        """Whether any pods share a volume that does not exist yet."""
+        return bool(self._joined)
+
     def together(self, pod: Pod) -> tuple[SharedPlace, ...]:
         """The places that a pod has to share with the other pods of its volumes."""
         if not self._joined:
@@ -298,7 +303,7 @@ class PodVolumes:
         return self._remember(source, lambda: _node_affinity(volume))
 
     def _comes_with_node(self, storage_class: str) -> bool:
-        """Whether volumes of a class that makes none are expected of a node that joins: it has none, or local ones."""
+        """True for a class that makes no volumes and has none, or local ones: they are expected to come with a node."""
         made = self._made.get(storage_class, ())
         return not made or any(map(_stays_behind, made))
 

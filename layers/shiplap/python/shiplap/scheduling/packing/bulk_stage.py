@@ -959,7 +959,7 @@ class BulkStage:
 
 
 def _counts_any(size_class: SizeClass, counted: frozenset[int]) -> bool:
-    """Whether a spread of these pods counts pods that no spread binds: these go first, as in `followers_last`."""
+    """True if a spread of these pods counts pods that no spread binds, which go first, as in `followers_last`."""
     return any(spread.term in counted for spread in size_class.attempt.pod_class.constraints.spreads)
 
 

@@ -270,9 +270,10 @@ def _volume_needs(storage: PodVolumes, sorted_pods: pods.SortedPods) -> dict[str
 
 def _count_users(counts: BaseCounts, standing: Mapping[str, Sequence[Pod]], storage: PodVolumes) -> None:
     """Count the pods on nodes, or nominated for them, that decide where volumes will be which other pods wait for."""
-    for place, node in enumerate(counts.nodes):
+    for place, node in enumerate(counts.nodes) if storage.joins_pods else ():
         for pod in standing.get(node.name, ()):
-            counts.counted[counts.terms.known_of_volumes(storage.together(pod)), place] += 1
+            for term in counts.terms.known_of_volumes(storage.together(pod)):
+                counts.counted[term, place] += 1
 
 
 def _request_attachments(pod_classes: Iterable[PodClass], storage: PodVolumes) -> None:

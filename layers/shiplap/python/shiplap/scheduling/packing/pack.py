@@ -39,8 +39,8 @@ from shiplap.scheduling.topology.domain_combinations import DomainChoice
 from shiplap.scheduling.topology.domains import Domains, HostnameBounds
 from shiplap.scheduling.topology.even_spread import EvenSpread
 from shiplap.scheduling.topology.followers import followers_last
-from shiplap.scheduling.topology.late_domains import NO_LATE_DOMAINS, LateDomains, late_domains
-from shiplap.scheduling.topology.topology_counts import TopologyCounts
+from shiplap.scheduling.topology.late_domains import late_domains
+from shiplap.scheduling.topology.topology_counts import ExpectedDomains, TopologyCounts
 
 MOST_PREFERRING, MOST_REQUIRING = 128, 512
 """Failed attempts of one class with its preferences, and with required constraints alone."""
@@ -116,7 +116,7 @@ class Packing(msgspec.Struct, frozen=True):
     baseline_hourly: float = np.inf
     has_free: bool = False
     over_limits: frozenset[str] = frozenset()
-    late: LateDomains = NO_LATE_DOMAINS
+    late: ExpectedDomains = {}
 
     def hourly(self) -> float:
         """USD per hour of all claims as they would be launched."""

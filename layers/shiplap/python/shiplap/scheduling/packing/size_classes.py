@@ -128,7 +128,7 @@ def size_classes_of(
 
 
 def _with_all_counted(size_classes: list[SizeClass], waiting: Waiting) -> list[SizeClass]:
-    """Those whose spreads count no pods that are placed later without a spread of their own."""
+    """Size classes whose spreads count no pods that are placed later and have no spread themselves."""
     if not any(size_class.attempt.pod_class.constraints.spreads for size_class in size_classes):
         return size_classes
     here = {index for size_class in size_classes for index in size_class.indexes.tolist()}

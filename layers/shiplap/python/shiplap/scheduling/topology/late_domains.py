@@ -20,23 +20,16 @@ from shiplap.scheduling.topology.domains import Domains
 from shiplap.scheduling.topology.topology_counts import ExpectedDomains, NodesOfSpread, TopologyCounts, nodes_of_spread
 
 
-class LateDomains(msgspec.Struct, frozen=True):
-    """The domains that spreads have to reckon with; `is_certain` unless a claim's domain is settled at its launch."""
-
-    expected: ExpectedDomains = {}
-    is_certain: bool = True
-
-    def added_to(self, known: ExpectedDomains) -> ExpectedDomains:
-        """These and those that are known."""
-        none = frozenset[str]()
-        return {key: known.get(key, none) | self.expected.get(key, none) for key in {**known, **self.expected}}
+def joined(known: ExpectedDomains, late: ExpectedDomains) -> ExpectedDomains:
+    """The known domains and the late ones."""
+    none = frozenset[str]()
+    return {key: known.get(key, none) | late.get(key, none) for key in {**known, **late}}
 
 
-NO_LATE_DOMAINS = LateDomains()
-
-
-def late_domains(placed: Iterable[PodClass], domains: Domains, counts: TopologyCounts) -> LateDomains:
+def late_domains(placed: Iterable[PodClass], domains: Domains, counts: TopologyCounts) -> ExpectedDomains:
     """The domains that would have changed how the spreads of these classes were settled.
+
+    A claim whose domain is settled only at its launch brings none: it may turn out where nodes are anyway.
 
     Args:
         placed: classes with a pod on a node or claim.
@@ -45,32 +38,27 @@ def late_domains(placed: Iterable[PodClass], domains: Domains, counts: TopologyC
     """
     found: dict[tuple[NodesOfSpread, str], set[str]] = {}
     seen: dict[tuple[NodesOfSpread, Spread], _Beside] = {}
-    is_certain = True
     for pod_class in placed:
         for spread in pod_class.constraints.spreads:
             nodes = nodes_of_spread(pod_class, spread)
             if (nodes, spread) not in seen:
                 seen[nodes, spread] = _beside(pod_class, spread, counts)
             beside = seen[nodes, spread]
-            late = _late(pod_class, spread, beside, domains) if beside.is_uneven else frozenset()
+            late = _late(pod_class, spread, beside, domains) if beside.is_uneven else frozenset[int]()
             if late:
-                is_certain &= late <= beside.settled
                 values = counts.values(spread.key)
                 found.setdefault((nodes, spread.key), set()).update(values[code] for code in late)
-    if not found:
-        return NO_LATE_DOMAINS
-    return LateDomains({key: frozenset(values) for key, values in found.items()}, is_certain)
+    return {key: frozenset(values) for key, values in found.items()}
 
 
 class _Beside(msgspec.Struct, frozen=True, eq=False):
     """The domains of a spread that are known beforehand, those that claims have brought, and the counts [values].
 
-    `settled` are those of the claims whose domain is certain. `is_uneven`: with all of these domains the skew would be
-    too large, unless those that no pod of the spread can use stay away.
+    `is_uneven`: with all of these domains the skew would be too large, unless those that no pod of the spread can use
+    stay away.
     """
 
     known: frozenset[int] = frozenset()
-    settled: frozenset[int] = frozenset()
     brought: frozenset[int] = frozenset()
     counts: Ints = np.zeros(0, np.int64)
     is_uneven: bool = False
@@ -82,12 +70,11 @@ _EVEN = _Beside()
 def _beside(pod_class: PodClass, spread: Spread, counts: TopologyCounts) -> _Beside:
     if spread.key == HOSTNAME:
         return _EVEN
-    settled, possible = counts.on_open_claims(pod_class, spread)
     known = {*counts.on_nodes(pod_class, spread), *counts.expected_codes(pod_class, spread)}
-    brought = (settled | possible) - known
+    brought = counts.on_open_claims(pod_class, spread) - known
     per_domain = counts.spread(pod_class, spread)[0]
     uneven = bool(brought) and max(per_domain.tolist()) - _least(per_domain, brought) > spread.max_skew
-    return _Beside(frozenset(known), frozenset(settled), frozenset(brought), per_domain, uneven)
+    return _Beside(frozenset(known), frozenset(brought), per_domain, uneven)
 
 
 def _late(pod_class: PodClass, spread: Spread, beside: _Beside, domains: Domains) -> frozenset[int]:

@@ -24,7 +24,7 @@ from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, mee
 from shiplap.scheduling.supply.open_claims import OpenClaims
 
 NodesOfSpread = tuple[tuple[Requirements, ...] | None, tuple[Toleration, ...] | None]
-"""Which nodes a spread looks at: node affinity and tolerations as far as its policies honour them."""
+"""The node affinity and tolerations by which a spread chooses nodes to look at; None where its policy ignores them."""
 
 ExpectedDomains = Mapping[tuple[NodesOfSpread, str], frozenset[str]]
 """By the nodes that a spread looks at and its label: domains of nodes that the plan launches for other pods."""
@@ -288,16 +288,10 @@ class TopologyCounts:
         codes = self.node_codes(spread.key)
         return set(codes[self._suits(pod_class, spread) & ~self.base.leaving & (codes >= 0)].tolist())
 
-    def on_open_claims(self, pod_class: PodClass, spread: Spread) -> tuple[set[int], set[int]]:
-        """The domains of claims that a class's constraint looks at: the settled ones, and those that may still be."""
+    def on_open_claims(self, pod_class: PodClass, spread: Spread) -> set[int]:
+        """The domains of claims that a class's constraint looks at, as far as they are settled."""
         codes, suited = self.claim_codes(spread.key), self._claims_suit(pod_class, spread)
-        groups = np.unique(self._open.group_of[suited & (codes == OPEN)]).tolist()
-        possible = {
-            self.code(spread.key, value)
-            for number in groups
-            for value in _values_left(self._open.groups.all[number], spread.key)
-        }
-        return set(codes[suited & (codes >= 0)].tolist()), possible
+        return set(codes[suited & (codes >= 0)].tolist())
 
     def _sum(self, codes: Ints, amounts: Ints, key: str) -> Ints:
         if not amounts.any():
@@ -364,14 +358,8 @@ class TopologyCounts:
         return self._of_groups(suits, known) > 0
 
 
-def _values_left(group: ClaimGroup, key: str) -> list[str]:
-    """The values of a label that a claim of a group may still get."""
-    entry = group.requirements.get(key)
-    return [value for value in group.template.values_of(key) if entry is None or entry.has(value)]
-
-
 def nodes_of_spread(pod_class: PodClass, spread: Spread) -> NodesOfSpread:
-    """Which nodes a class's constraint looks at."""
+    """The node affinity and tolerations by which a class's constraint chooses the nodes it looks at."""
     return (
         pod_class.own_terms if spread.honor_affinity else None,
         pod_class.tolerations if spread.honor_taints else None,
