@@ -99,3 +99,12 @@ def test_pods_that_are_there_already_count_in_late_domains() -> None:
     waiting = web(3, affinity="Ignore", selector={ZONE: Z3})
     outcome = given(*waiting, old, pod("other", selector={ZONE: Z1}), nodes=[gone], types=SMALL)
     assert sum(bool(outcome.home(f"web-{n}")) for n in range(3)) == 2
+
+
+def test_a_zone_whose_nodes_are_of_another_architecture_is_no_domain() -> None:
+    """The other claim does not name its architecture, but no type that zone 3 sells has that of the pods."""
+    arm = fake_type("arm", cpu="2", memory="4Gi", pods="10", arch="arm64", offerings=[("spot", Z1), ("spot", Z2)])
+    waiting = web(6, selector={"kubernetes.io/arch": "arm64"}, cpu="200m")
+    outcome = given(*waiting, pod("other", cpu="100m", selector={ZONE: Z3}), types=[arm, *SMALL])
+    assert outcome.scheduled
+    assert outcome.claim_of("other").launch.zone == Z3

@@ -110,6 +110,7 @@ class TopologyCounts:
         self._totals_version = (-1, -1)
         self._suited: dict[object, Bools] = {}
         self._group_suited: dict[object, dict[int, int]] = {}
+        self._group_certain: dict[tuple[Requirements, ...], dict[int, int]] = {}
 
     def record(self, pod_class: PodClass, index: int, number: int, *, claim: bool) -> None:
         """`number` pods of a class now stand on a node, or on a claim."""
@@ -289,9 +290,13 @@ class TopologyCounts:
         return set(codes[self._suits(pod_class, spread) & ~self.base.leaving & (codes >= 0)].tolist())
 
     def on_open_claims(self, pod_class: PodClass, spread: Spread) -> set[int]:
-        """The domains of claims that a class's constraint looks at, as far as they are settled."""
+        """The settled domains of claims that a class's constraint looks at whichever of their types is launched."""
         codes, suited = self.claim_codes(spread.key), self._claims_suit(pod_class, spread)
-        return set(codes[suited & (codes >= 0)].tolist())
+        settled = suited & (codes >= 0)
+        if spread.honor_affinity and settled.any():
+            known = self._group_certain.setdefault(pod_class.own_terms, {})
+            settled = settled & (self._of_groups(lambda group: _meets_surely(group, pod_class.own_terms), known) > 0)
+        return set(codes[settled].tolist())
 
     def _sum(self, codes: Ints, amounts: Ints, key: str) -> Ints:
         if not amounts.any():
@@ -356,6 +361,17 @@ class TopologyCounts:
             )
 
         return self._of_groups(suits, known) > 0
+
+
+def _meets_surely(group: ClaimGroup, terms: Sequence[Requirements]) -> bool:
+    """True if a claim of a group meets one of these terms as every type that it may be launched as."""
+    template = group.template
+    types = np.unique(template.table.row_type[group.rows])
+    return any(
+        group.requirements.compatible(term, template.allow_undefined)
+        and bool(template.table.offered(group.requirements.and_(term.values()), template.given).suits[types].all())
+        for term in terms
+    )
 
 
 def nodes_of_spread(pod_class: PodClass, spread: Spread) -> NodesOfSpread:
