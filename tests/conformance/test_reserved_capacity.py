@@ -12,6 +12,7 @@ from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.conformance.given import given, in_flight, pod, pods, pool, rule, wanted
+from tests.conformance.test_capacity_buffers import buffer, template
 
 ON_DEMAND_ONLY = (("on-demand", Z1), ("on-demand", Z2))
 APART: dict[str, Any] = {
@@ -106,6 +107,15 @@ def test_159_a_reservation_shared_by_pools_is_counted_once(policy: str) -> None:
     plan = given(*waiting, pools=pools, types=[sold("only", held("cr-1", 3))], reserved_policy=policy)
     assert sum(claim.launch.capacity_type == "reserved" for claim in plan.claims) == 3
     assert len(plan.claims) == (3 if policy == "Strict" else 4)
+
+
+def test_a_plan_is_unsettled_while_a_buffer_waits_for_the_last_instance_of_a_reservation() -> None:
+    """The next decision, which knows that the pod has taken it, launches another node for the buffer."""
+    spare = {"buffers": [buffer(replicas=1)], "templates": [template(cpu="1", **APART["spec"])]}
+    types = [sold("only", held("cr-1", 1))]
+    made = given(pod("first", cpu="1", **APART), types=types, reserved_policy="Strict", **spare).plan
+    assert [state.missing for state in made.buffers] == [1]
+    assert made.unsettled
 
 
 def test_159_distinct_reservations_in_two_pools_are_counted_apart() -> None:

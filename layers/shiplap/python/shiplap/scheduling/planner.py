@@ -458,6 +458,7 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
         from shiplap.scheduling.packing.spot_choices import with_spot_risk  # noqa: PLC0415 - it is off by default
 
         planned = with_spot_risk(planned, compiled.templates, snapshot, snapshot.spot_risk)
+    buffers = _buffers(compiled, planned, packing)
     return Plan(
         node_claims=tuple(planned),
         existing_nodes=tuple(
@@ -472,8 +473,8 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
         hourly=round(sum((claim.launch.price for claim in planned), 0.0), 6),
         stats=PlanStats(sum(len(pod_class.members) for pod_class in compiled.classes), len(compiled.classes)),
         static_pools=compiled.static.pools if compiled.static is not None else (),
-        buffers=_buffers(compiled, planned, packing),
-        unsettled=packing.waits and bool(unschedulable),
+        buffers=buffers,
+        unsettled=packing.waits and (bool(unschedulable) or any(buffer.missing for buffer in buffers)),
     )
 
 

@@ -125,7 +125,8 @@ class PlanStats(_Part, frozen=True):
 class Plan(_Part, frozen=True):
     """`ignored` are pods left alone, with the reason. Everything is sorted; equal snapshots give equal plans.
 
-    `unsettled`: pods are left out that another decision would place as soon as the claims of this one are there.
+    `unsettled`: pods are left out, virtual ones too, that another decision would place as soon as the claims of this
+    one are there.
     """
 
     node_claims: tuple[PlannedClaim, ...] = ()
