@@ -40,7 +40,7 @@ from tests.conformance import given as case
 from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import pdb
 from tests.conformance.disruptions import pool as pool_of
-from tests.rules import TYPE, ZONE
+from tests.rules import HOST, TYPE, ZONE
 from tests.topology_checker import affinity_violations, selected, spreads_of, topology_violations
 
 AMPLE = {"cpu": "100000", "memory": "1000Ti", "nodes": "10000"}
@@ -523,9 +523,17 @@ def byte_for_byte(before: Decided, after: Decided) -> str:
 # More supply
 
 
-def _more_supply(before: Decided, rng: Random) -> Snapshot:
+def _more_supply(before: Decided, rng: Random) -> Snapshot | None:
     """What is sold out comes back, or limits go, or there is one more NodePool for all pods."""
-    return rng.choice([_nothing_sold_out, _without_limits, _one_more_pool])(before.snapshot)
+    change = rng.choice([_nothing_sold_out, _without_limits, _one_more_pool])
+    if change is _nothing_sold_out and any(map(_spreads_over_supply, before.snapshot.view.pods)):
+        return None  # what comes back is a domain again: it holds down the others, whatever a limit leaves of it
+    return change(before.snapshot)
+
+
+def _spreads_over_supply(pod: Pod) -> bool:
+    """Whether a required spread of a pod has domains that may be sold out."""
+    return any(rule.topology_key != HOST for rule in spreads_of(pod))
 
 
 def _nothing_sold_out(snapshot: Snapshot) -> Snapshot:
