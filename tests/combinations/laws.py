@@ -580,23 +580,9 @@ def _with_view(snapshot: Snapshot, **changes: Any) -> Snapshot:
 
 
 LAWS = (
-    Law(
-        "a plan keeps every rule but topology",
-        _unchanged,
-        _keeps_every_rule,
-    ),
-    Law(
-        "a plan keeps affinity and anti-affinity",
-        _unchanged,
-        _keeps_affinities,
-        KnownDefect("ceilings that refuse the nodes of pods which others follow", 55667701, 2425),
-    ),
-    Law(
-        "a plan keeps spread constraints",
-        _unchanged,
-        _keeps_spreads,
-        KnownDefect("ceilings that refuse the nodes of some zones of a spread", 55667701, 3452),
-    ),
+    Law("a plan keeps every rule but topology", _unchanged, _keeps_every_rule),
+    Law("a plan keeps affinity and anti-affinity", _unchanged, _keeps_affinities),
+    Law("a plan keeps spread constraints", _unchanged, _keeps_spreads),
     Law("a limit with room to spare changes nothing", _limits_with_room, the_same),
     Law("a ceiling with room to spare changes nothing", _ceilings_with_room, the_same),
     Law("a tighter limit merges no zones", _tighter_limits, _no_zones_merged),
@@ -619,7 +605,7 @@ LAWS = (
         "more supply leaves no more pods out",
         _more_supply,
         leaves_no_more_pods,
-        KnownDefect("claims that a ceiling takes by name", 20261128, 258),
+        KnownDefect("ceilings shorten no list that minValues needs", 557002, 1234),
     ),
 )
 """Laws of the planner alone."""

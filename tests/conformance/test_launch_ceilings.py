@@ -403,3 +403,41 @@ def test_a_ceiling_leaves_a_list_that_min_values_needs_as_it_is() -> None:
     pools = [pool("default", rule("node.kubernetes.io/instance-type", "Exists", min_values=2))]
     made = decided(pod(cpu="3"), spending=view(2.0), types=(spot, steady), pools=pools)
     assert [claim.instance_types for claim in made.node_claims] == [("m.large", "m.xlarge")]
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def required(app: str) -> dict[str, Any]:
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def test_a_pod_does_not_follow_one_whose_node_a_ceiling_refuses() -> None:
+    """kube-scheduler binds it nowhere without the other. Neighbours that follow nobody have their nodes."""
+    first = pod("first", cpu="14", metadata={"labels": {"app": "first"}})
+    follower = pod("follower", cpu="3", spec=required("first"))
+    neighbour = pod("neighbour", cpu="3", metadata={"labels": {"app": "neighbour"}})
+    assert served(decided(first, follower, neighbour, spending=view(9))) == {"first", "follower", "neighbour"}
+    made = decided(first, follower, neighbour, spending=view(2.5))
+    assert served(made) == {"neighbour"}
+    reasons = {entry.pod.name: entry.message for entry in made.unschedulable}
+    assert reasons["first"].startswith(CEILING_REACHED)
+    assert "pod affinity" in reasons["follower"]
+
+
+def test_a_spread_is_level_over_the_nodes_that_a_ceiling_lets_pass() -> None:
+    """The nodes of one zone cost more than the ceiling leaves; without its pods the other zone may hold one more."""
+    prices = [
+        replace(TYPES[0], offerings=tuple(Offering(zone, "on-demand", price) for zone, price in ((Z1, 1.0), (Z2, 3.0))))
+    ]
+    spread = {
+        "topologyKey": ZONE,
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    web = pods(4, "web", cpu="3", metadata={"labels": {"app": "web"}}, spec={"topologySpreadConstraints": [spread]})
+    made = decided(*web, spending=view(2.5), types=prices)
+    assert [claim.launch.zone for claim in made.node_claims] == [Z1]
+    assert len(made.unschedulable) == 3

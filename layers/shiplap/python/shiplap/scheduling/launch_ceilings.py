@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.selectors import matches
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.manifests.shiplap_annotations import MAX_NODE_PRICE, MICROS
@@ -40,6 +42,12 @@ from shiplap.spending.ceilings import (
 _MOST_PLANS = 8
 """Plans of smaller nodes. Each has about half the room of the one before."""
 
+_MOST_WITHOUT_COMPANY = 4
+"""Plans without pods that have no node, for those that require their company or spread beside them."""
+
+_MOST_COMPARED = 100_000
+"""Constraints and labels that are compared for that: some 50 ms."""
+
 
 def within_ceilings(snapshot: Snapshot, view: SpendingView, decided: Plan, again: Callable[[Snapshot], Plan]) -> Plan:
     """The plan without what ceilings refuse, with smaller or cheaper nodes for its pods where these fit.
@@ -52,7 +60,63 @@ def within_ceilings(snapshot: Snapshot, view: SpendingView, decided: Plan, again
         return _shortened(first.plan, first.lists, launches)
     search = _SmallerNodes(snapshot, view, launches, again)
     best = search.search(first, decided)
-    return _shortened(_told(best, first, decided, launches, search.reasons_beside(best)), best.lists, launches)
+    told = _told(best, first, decided, launches, search.reasons_beside(best))
+    for _ in range(_MOST_WITHOUT_COMPANY):
+        left = frozenset(entry.pod.key for entry in told.unschedulable)
+        if not _relies_on(left, told, snapshot.view.pods):
+            break
+        made = again(_without_pods(snapshot, left))
+        best = _bounded(made, view, launches)
+        now = _told(best, best, made, launches, {})
+        waiting = tuple(sorted((*told.unschedulable, *now.unschedulable), key=lambda entry: entry.pod))
+        told = replace(now, unschedulable=waiting, stats=told.stats, unsettled=told.unsettled or now.unsettled)
+        if not best.reasons:
+            break
+    return _shortened(told, best.lists, launches)
+
+
+def _relies_on(left: Collection[str], told: Plan, pods: Sequence[Pod]) -> bool:
+    """True if a pod with a node requires the company of pods that have none, or spreads beside them.
+
+    Pods of equal constraints are asked for once, and about pods of equal labels once. It is also true once there are
+    too many to compare.
+    """
+    parts: tuple[PlannedClaim | Placement, ...] = (*told.node_claims, *told.existing_nodes)
+    served = {pod.key for part in parts for pod in part.pods}
+    kinds = {_kind(pod): pod for pod in pods if pod.key in served and _is_topological(pod)}
+    missing = {_labels(pod): pod for pod in pods if pod.key in left}
+    if len(kinds) * len(missing) > _MOST_COMPARED:
+        return True
+    return any(_is_about(pod, other) for pod in kinds.values() for other in missing.values())
+
+
+def _is_topological(pod: Pod) -> bool:
+    affinity = pod.spec.affinity
+    return bool(pod.spec.topology_spread_constraints) or (affinity is not None and affinity.pod_affinity is not None)
+
+
+def _kind(pod: Pod) -> bytes:
+    return msgspec.msgpack.encode((pod.metadata.namespace, pod.spec.affinity, pod.spec.topology_spread_constraints))
+
+
+def _labels(pod: Pod) -> tuple[str, frozenset[tuple[str, str]]]:
+    return pod.metadata.namespace, frozenset(pod.metadata.labels.items())
+
+
+def _is_about(pod: Pod, other: Pod) -> bool:
+    """True if another pod counts for a required affinity term or spread of this one, wherever it is."""
+    affinity = pod.spec.affinity.pod_affinity if pod.spec.affinity is not None else None
+    if any(matches(term.label_selector, other.metadata.labels) for term in (affinity.required if affinity else ())):
+        return True
+    return pod.metadata.namespace == other.metadata.namespace and any(
+        spread.when_unsatisfiable == "DoNotSchedule" and matches(spread.label_selector, other.metadata.labels)
+        for spread in pod.spec.topology_spread_constraints
+    )
+
+
+def _without_pods(snapshot: Snapshot, left: Collection[str]) -> Snapshot:
+    pods = tuple(pod for pod in snapshot.view.pods if pod.key not in left)
+    return replace(snapshot, view=replace(snapshot.view, pods=pods))
 
 
 class _Bounded(msgspec.Struct, frozen=True):
