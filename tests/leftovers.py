@@ -1,6 +1,7 @@
 """A brute force for pods that a plan left out: every node, claim in flight and single new node is tried for each.
 
-It knows only the rules and the finished plan. Pods that topology constraints bind or count are tried elsewhere.
+It knows only the rules and the finished plan. Pods that topology constraints bind or count, and pods that share a
+volume still to be made, are tried elsewhere.
 """
 
 from __future__ import annotations
@@ -39,8 +40,26 @@ def could_be_placed(snapshot: Snapshot, plan: Plan) -> list[str]:
     found = []
     for record in plan.unschedulable:
         pod = search.judge.pods[record.pod.namespace, record.pod.name]
+        if _shares_volume_to_be_made(snapshot, pod):
+            continue
         found += [f"{pod.key} would fit {place}: {record.message}" for place in search.places(pod)]
     return found
+
+
+def _shares_volume_to_be_made(snapshot: Snapshot, pod: Pod) -> bool:
+    """True if another pod uses a claim of this one that has no volume: the first one that binds decides for both."""
+    bound = {
+        (claim.metadata.namespace or "default", claim.metadata.name)
+        for claim in snapshot.view.persistent_volume_claims
+        if claim.spec.volume_name
+    }
+    own = _claims_of(pod) - bound
+    return any(own & _claims_of(other) for other in snapshot.view.pods if other is not pod)
+
+
+def _claims_of(pod: Pod) -> set[tuple[str, str]]:
+    claims = (volume.persistent_volume_claim for volume in pod.spec.volumes)
+    return {(pod.metadata.namespace or "default", claim.claim_name) for claim in claims if claim is not None}
 
 
 class NodesOfPools:

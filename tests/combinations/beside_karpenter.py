@@ -41,7 +41,7 @@ _NOT_OF_SUPPLY = {
 _NOT_OF_PODS = {"bound_volume", "other_namespace", "own_volumes", "waiting_volume"}
 _OF_CLUSTERS = {"daemon_set", "daemon_set_port", "selective_daemon_set"}
 
-_ANOTHER_ORDER = KnownDefect("an order of placing that none of ours is", 777, 3769)
+_ANOTHER_ORDER = KnownDefect("an order of placing that none of ours is", 777, 1388)
 
 UNKNOWN = frozenset(_NOT_OF_SUPPLY | _NOT_OF_PODS | (options_of(cluster_options).keys() - _OF_CLUSTERS))
 """Options that the program cannot be given."""

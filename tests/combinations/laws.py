@@ -586,7 +586,12 @@ LAWS = (
     Law("a limit with room to spare changes nothing", _limits_with_room, the_same),
     Law("a ceiling with room to spare changes nothing", _ceilings_with_room, the_same),
     Law("a tighter limit merges no zones", _tighter_limits, _no_zones_merged),
-    Law("an unrelated NodePool changes nothing", _unrelated_pool, the_same_but_ties),
+    Law(
+        "an unrelated NodePool changes nothing",
+        _unrelated_pool,
+        the_same_but_ties,
+        KnownDefect("claims that a ceiling takes by name", 1, 2793),
+    ),
     Law("an unrelated DaemonSet changes nothing", _unrelated_daemon_set, the_same_but_ties),
     Law("an unrelated node changes nothing", _unrelated_node, the_same_but_ties),
     Law("an unrelated PodDisruptionBudget changes nothing", _unrelated_pdb, the_same_but_ties),

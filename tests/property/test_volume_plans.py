@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -63,17 +64,28 @@ def usable_zones(item: Pod, world: dict[str, Any]) -> set[str]:
     return left
 
 
+def made_together(world: dict[str, Any]) -> set[str]:
+    """The claims without a volume that several pods use: the first pod that binds decides where all of them run."""
+    users = Counter(name for used, _ in (*world["waiting"], *world["running"]) for name in used)
+    return {name for name, number in users.items() if number > 1 and not world["bound"][name]}
+
+
 @settings(max_examples=150, derandomize=True, deadline=None)
 @examples(worlds())
 def test_volumes_are_kept_and_nobody_is_left_out_for_nothing(world: dict[str, Any]) -> None:
     outcome, pods = planned(world)
     attached = {zone: {name for used, place in world["running"] if place == zone for name in used} for zone in ZONES}
     before = {zone: len(names) for zone, names in attached.items()}
+    together = made_together(world)
+    left = {entry.pod.name for entry in outcome.plan.unschedulable}
     for item in pods:
         name, possible = item.metadata.name, usable_zones(item, world)
         home = outcome.home(name)
         if not possible:
             assert "incompatible volume requirements" in outcome.left(name).message
+            continue
+        if item.metadata.name in left:
+            assert together.intersection(used_by(item)), "no other pod decides where this one runs"
             continue
         if home in ZONES:
             assert home in possible

@@ -32,7 +32,6 @@ class Surroundings(Protocol):
     def pods_of(self, claim: ClaimItem) -> Collection[str]: ...
     def has_ended(self, machine: str) -> bool: ...
     def allocatable(self, claim: ClaimItem) -> Mapping[str, Decimal] | None: ...
-    def is_broken(self, claim: ClaimItem) -> bool: ...
     def was_in_service(self, claim: ClaimItem, at: float) -> bool: ...
 
 
@@ -106,10 +105,9 @@ class DecisionJudge:
         What all nodes of a type had when a claim was written was enough to go by, and what one had until the first
         miss. A type that none has shown is tried once, unless all that a node lacks is stated and not estimated. What a
         pod missed counts by resource: too little of one says nothing about another, nor of a stated one on a new type.
-        A broken machine shows nothing about its type.
         """
         has = self._around.allocatable(claim)
-        if has is None or claim.instance_id in self._measured or self._around.is_broken(claim):
+        if not has or claim.instance_id in self._measured:
             return
         self._measured.add(claim.instance_id)
         now, kind = len(self._measured), (claim.ami, claim.instance_type, claim.kubelet_hash)

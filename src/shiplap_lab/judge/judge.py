@@ -43,8 +43,6 @@ _BEFORE_LAUNCH, _EMPTIED = ("Planned", "Launching"), ("Draining", "Terminating")
 _UNDER_WAY_S = 120.0  # so long after a node has left, or stays, an eviction may take effect that was asked for before
 _EMPTIED_FOR = (*COMMAND_REASONS, "SpotInterruption", "RebalanceRecommendation")  # their machines still run
 
-_BROKEN = "lab.example.com/broken"  # the annotation of a Node that reports what its machine does not have
-
 Place = tuple[str, bool]  # the node of a pod, and whether the pod was asked to end
 Key = tuple[str, str, str]  # install, cluster and name
 
@@ -63,7 +61,6 @@ class ClusterObjects:
         self.in_service: dict[str, float] = {}
         self.told: dict[str, str] = {}
         self.allocatable: dict[str, dict[str, Decimal]] = {}
-        self.broken: set[str] = set()
         self.read: set[str] = set()
         self.placed: dict[str, Place] = {}
         self._placed_before: deque[tuple[int, str, Place | None]] = deque(maxlen=_REMEMBERED)
@@ -113,10 +110,8 @@ class ClusterObjects:
         self.nodes[name], self.node_of_machine[machine] = node, name
         if (node["metadata"].get("labels") or {}).get("karpenter.sh/initialized") == "true":
             self.in_service[name] = inf
-        if (node["metadata"].get("annotations") or {}).get(_BROKEN):
-            self.broken.add(machine)
-        if machine not in self.allocatable:
-            self.allocatable[machine] = canonical((node.get("status") or {}).get("allocatable"))
+        broken = "lab.example.com/broken" in (node["metadata"].get("annotations") or {})  # shows nothing of its type
+        self.allocatable.setdefault(machine, {} if broken else canonical((node.get("status") or {}).get("allocatable")))
 
     def requests_of(self, pod: Json) -> dict[str, Decimal]:
         """What a pod requests; it does not change."""
@@ -637,10 +632,6 @@ class Judge:
         """What a claim's Node had at first, once it has been read."""
         objects, machine = self._objects(claim.cluster), claim.instance_id
         return objects.allocatable.get(machine) if machine in objects.read else None
-
-    def is_broken(self, claim: ClaimItem) -> bool:
-        """Whether a claim's machine reports what it does not have."""
-        return claim.instance_id in self._objects(claim.cluster).broken
 
     def was_in_service(self, claim: ClaimItem, at: float) -> bool:
         """Whether a claim's Node was there, and initialised, at a moment or since."""
