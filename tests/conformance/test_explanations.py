@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from shiplap.scheduling.explain import refusal_words, unschedulable
 from shiplap.scheduling.model.scheduling_plan import NearestMiss
+from shiplap.scheduling.supply.open_claims import PlacementAttempt
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from tests.conformance.catalogues import GPU_A, Z1, Z2, Z3, fake_type, incrementing_types
 from tests.conformance.given import (
     Storage,
@@ -287,3 +290,19 @@ def test_a_claim_names_the_preferences_its_pods_gave_up() -> None:
     assert given(pod(metadata=WEB, spec=spread_spec)).claim.gave_up == ("topology spread over nowhere (maxSkew 1)",)
     kept = [[rule(ZONE, "In", Z1)]]
     assert given(pod(prefers=kept)).claim.gave_up == ()
+
+
+def test_of_many_terms_a_bounded_number_of_labels_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pod of a tenant may name a thousand labels in its terms."""
+    asked: list[PlacementAttempt] = []
+
+    def counted(template: NodeClaimTemplate, attempt: PlacementAttempt) -> dict[str, str]:
+        asked.append(attempt)
+        return refusal_words.conflicting(template, attempt)
+
+    monkeypatch.setattr(unschedulable, "conflicting", counted)
+    terms = [[rule(f"example.com/{term}-{place}", "In", "x") for place in range(20)] for term in range(40)]
+    left = given(pod(requires=terms), pools=[pool("a"), pool("b")]).plan.unschedulable
+    assert len(left) == 1
+    assert "example.com/0-0" in left[0].message
+    assert len(asked) == 2 * (256 // 20)

@@ -9,6 +9,7 @@ there.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from functools import lru_cache
 from typing import Protocol, Self
 
 import msgspec
@@ -225,7 +226,7 @@ class Requirements(Mapping[str, Requirement]):
             return None
         if key in self._by_key:
             return f"{incoming[key]} does not meet {self._by_key[key]}"
-        hint = _typo_hint(key, allow_undefined) or _typo_hint(key, self._by_key)
+        hint = _typo_hint(key, frozenset(allow_undefined)) or _typo_hint(key, frozenset(self._by_key))
         return f'label "{key}" does not have known values{hint}'
 
     def compatible(self, incoming: Mapping[str, Requirement], allow_undefined: Collection[str] = ()) -> bool:
@@ -254,7 +255,8 @@ class Requirements(Mapping[str, Requirement]):
         return f"Requirements({', '.join(str(self._by_key[key]) for key in sorted(self._by_key))})"
 
 
-def _typo_hint(key: str, known: Iterable[str]) -> str:
+@lru_cache(maxsize=2048)  # explanations ask for the labels of one pod again and again
+def _typo_hint(key: str, known: frozenset[str]) -> str:
     """The known label that ends like the key, or else holds it."""
     ending = key.rpartition("/")[2]
     alike = [label for label in known if key in label or label.endswith(ending)]

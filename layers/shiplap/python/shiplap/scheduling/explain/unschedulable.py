@@ -7,6 +7,7 @@ so a plan that works out costs next to no explanations.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import msgspec
 import numpy as np
@@ -60,6 +61,10 @@ _NAMED_LANES = 5
 
 MOST_DOMAINS, FEWEST_DOMAINS = 8_000, 8
 """Domains that are asked about to explain all classes left out, who share them equally; and the least for each."""
+
+_MOST_LABELS = 256
+"""Labels of node-affinity terms that are explained for one class: a thousand pods of twenty terms of fifty labels each
+take a second so. The first term is always explained."""
 
 TOPOLOGY = "topology"
 """The verdict on a template that could hold a pod if its topology constraints allowed it to."""
@@ -190,12 +195,12 @@ class Explainer:
         return result
 
     def _most_lenient_attempts(self, pod_class: PodClass) -> list[PlacementAttempt]:
-        """Of the attempts to place a class the most lenient one per node-affinity term."""
+        """Of the attempts to place a class the most lenient one per node-affinity term, up to so many labels."""
         attempts = self._packing.attempts.of(pod_class)
-        return (
-            list({attempt.term: attempt for attempt in attempts if attempt.term in pod_class.terms}.values())
-            or attempts[-1:]
-        )
+        lenient = list({attempt.term: attempt for attempt in attempts if attempt.term in pod_class.terms}.values())
+        labels = accumulate(len(attempt.term) for attempt in lenient)
+        few = [attempt for attempt, number in zip(lenient, labels, strict=True) if number <= _MOST_LABELS]
+        return few or lenient[:1] or attempts[-1:]
 
     def _closed(self, template: NodeClaimTemplate, attempt: PlacementAttempt, left: Ints) -> TemplateVerdict:
         """A template that could hold the pod but for topology: why it refuses in the domains that counts leave."""

@@ -397,6 +397,8 @@ class ExistingNodes:
             for entry in term.values():
                 distinct, index = self._distinct(entry.key)
                 fits &= np.array([verdict(known, entry) for known in distinct], np.bool_)[index]
+                if not fits.any():
+                    break
             mask |= fits
         return mask
 
