@@ -306,3 +306,11 @@ def test_of_many_terms_a_bounded_number_of_labels_is_explained(monkeypatch: pyte
     assert len(left) == 1
     assert "example.com/0-0" in left[0].message
     assert len(asked) == 2 * (256 // 20)
+
+
+def test_of_many_taints_the_first_are_named() -> None:
+    taints = [{"key": f"t{number:04d}", "effect": "NoSchedule"} for number in range(3000)]
+    [left] = given(pod(), pools=[pool(taints=taints)]).plan.unschedulable
+    assert "t0000:NoSchedule, t0001:NoSchedule" in left.message
+    assert "t0019" in left.message
+    assert "t0020" not in left.message

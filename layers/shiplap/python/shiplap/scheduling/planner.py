@@ -80,6 +80,12 @@ def _unconstrained(pod_class: PodClass) -> tuple[int, ...]:
 _ORDERS = (_most_nodes, _largest_memory, _unconstrained)
 """In which the classes of a small batch are placed step by step: which node a pod finds decides much."""
 
+_MANY_FAILURES = 2_000
+"""Failed attempts after which a packing is not repeated for a better one: a second of them, in hostile batches only."""
+
+_MOST_AGAIN = 200
+"""Up to so many pods are placed in other orders, too, because pods are left out: some 0.2 s an order."""
+
 _CLEARLY = 0.005
 """The least part of the price that this has to save where it gives something up."""
 
@@ -215,7 +221,7 @@ def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
     """
     packing = _pack_within_limits(snapshot, compiled)
     for _ in range(_MOST_LATE_DOMAINS):
-        if not packing.late:
+        if not packing.late or _is_laborious(packing):
             break
         compiled = replace(compiled, expected_domains=joined(compiled.expected_domains, packing.late))
         packing = _pack_within_limits(snapshot, compiled)
@@ -232,11 +238,16 @@ def _pack_within_limits(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packi
     compared pod by pod: one of which a part is placed may lack the rest.
     """
     packing = _pack(snapshot, compiled)
-    if packing.over_limits:
+    if packing.over_limits and not _is_laborious(packing):
         packing = _pack(snapshot, replace(compiled, bound=packing.over_limits))
     if packing.over_limits:
         packing = _pack(snapshot, replace(compiled, bound=frozenset(compiled.limits)))
     return packing
+
+
+def _is_laborious(packing: Packing) -> bool:
+    """True if so many attempts placed nothing that the pods are not placed again for a better plan alone."""
+    return sum(packing.attempt_budget.failures.values()) > _MANY_FAILURES
 
 
 def _pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
@@ -269,8 +280,10 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
     no pod enlarges a node of a lighter NodePool than it could have: it may if a larger pod opened that node.
     """
     packing, pods = _pack_in_bulk(snapshot, compiled, plannable), _pods(plannable)
+    if packing.unplaced and not packing.over_limits:
+        packing = _with_fewer_left_out(snapshot, compiled, plannable, packing)
     if packing.unplaced:
-        return _with_fewer_left_out(snapshot, compiled, plannable, packing)
+        return packing
     if len(packing.claims) < 2:
         return packing
     if _FEW_PODS < pods <= _FREE_LAST_PODS:
@@ -296,7 +309,8 @@ def _with_fewer_left_out(
     start decides how many of them have room there. Each pod goes where it adds least to the price, or, where nodes are
     what is limited, onto an open node while there is room. Preferences go first that cost a pod its place.
     """
-    if _pods(plannable) > _MOST_PODS or len(plannable) > _MOST_CLASSES or not _has_hope(known, plannable):
+    few = _pods(plannable) <= _MOST_AGAIN and len(plannable) <= _MOST_CLASSES
+    if not few or _is_laborious(known) or not _has_hope(known, plannable):
         return known
     best, most = known, _ranks(known, plannable)
     ways = [(ordered, True, False) for ordered in _orders(plannable)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _MILLION_CORES_M = 10**9
 _NAMED_RESERVATIONS = 5
+_NAMED_TAINTS = 20
 
 
 def conflicting(template: NodeClaimTemplate, attempt: PlacementAttempt) -> dict[str, str]:
@@ -133,11 +135,12 @@ def cpu_hint(attempt: PlacementAttempt) -> str:
     )
 
 
-def untolerated_taints(refusal: Refusal) -> list[str]:
-    """The taints of a template that a class does not tolerate."""
-    return [
+def untolerated_taints(refusal: Refusal) -> str:
+    """The first taints of a template that a class does not tolerate, in words."""
+    found = (
         f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
         for taint in refusal.template.pool.spec.template.spec.taints
         if untolerated((taint,), refusal.attempt.pod_class.tolerations, ignore_preferences=refusal.attempt.soft)
         is not None
-    ]
+    )
+    return ", ".join(islice(found, _NAMED_TAINTS))

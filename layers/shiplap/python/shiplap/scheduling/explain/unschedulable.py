@@ -274,10 +274,9 @@ class Explainer:
                 if words == FILTERED_OUT:
                     words = f"{words}: {filtered_out(template)}"
             case RefusalKind.TAINT:
-                words = f"did not tolerate taint {', '.join(untolerated_taints(refusal))}"
-                miss = self._but_for(
-                    refusal, attempt.term, "it does not tolerate taint " + ", ".join(untolerated_taints(refusal))
-                )
+                taints = untolerated_taints(refusal)
+                words = f"did not tolerate taint {taints}"
+                miss = self._but_for(refusal, attempt.term, f"it does not tolerate taint {taints}")
             case RefusalKind.REQUIREMENTS:
                 conflicts = conflicting(template, attempt)
                 words = (
