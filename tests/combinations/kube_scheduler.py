@@ -6,16 +6,11 @@ launched. `make conformance-scheduler` plays both as laws. `python -m tests.comb
 
 from __future__ import annotations
 
-import fcntl
-import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from hashlib import blake2s
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -32,7 +27,8 @@ from tests.combinations.laws import Decided, KnownDefect, Law
 from tests.combinations.overlaid_types import overlaid
 from tests.e2e.arbiter import plain
 from tests.e2e.programs import HERE as E2E
-from tests.e2e.programs import minor, run_go, version
+from tests.e2e.programs import minor, version
+from tests.line_programs import LineProgram, built
 from tests.rules import KIND, POOL, ZONE, tolerates
 
 SOURCE = Path(__file__).resolve().parent / "scheduler"
@@ -81,31 +77,12 @@ def build() -> Path:
         BuildFailed: it cannot be built.
     """
     pinned = E2E / "versions" / minor() / "go.mod"
-    digest = blake2s(digest_size=6)
-    for path in (pinned, pinned.with_suffix(".sum"), SOURCE / "main.go"):
-        digest.update(path.read_bytes())
-    program = CACHE / f"{version()}-{digest.hexdigest()}" / "scheduler"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of tests begin at once, and one build is enough
-        if not os.access(program, os.X_OK):
-            unfinished = program.with_name("unfinished")
-            flags = [f"-modfile={pinned}", "-trimpath", "-ldflags", "-s -w", "-o", str(unfinished)]
-            run_go(["build", *flags, "."], SOURCE, as_named=False)
-            unfinished.rename(program)
-    return program
+    sources = (pinned, pinned.with_suffix(".sum"), SOURCE / "main.go")
+    return built(CACHE, version(), sources, SOURCE, flags=[f"-modfile={pinned}"], as_named=False)
 
 
-class KubeScheduler:
-    """The program at work, one cluster at a time. A context manager."""
-
-    def __init__(self, program: Path) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - our own program
-            [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-
-    def __enter__(self) -> KubeScheduler:
-        return self
+class KubeScheduler(LineProgram):
+    """The program at work, one cluster at a time."""
 
     def judge(self, snapshot: Snapshot, plan: Plan, rng: Random) -> SchedulerVerdict:
         """What the program says of a plan, in orders that are drawn.
@@ -120,19 +97,8 @@ class KubeScheduler:
 
     def answer(self, line: bytes) -> SchedulerVerdict:
         """What the program says of one line."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write(line + b"\n")
-        stdin.flush()
-        return msgspec.json.decode(stdout.readline(), type=SchedulerVerdict)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=60)
-        self._process.stdout.close()
+        self.send(line + b"\n")
+        return msgspec.json.decode(self.receive(), type=SchedulerVerdict)
 
 
 def scheduler_laws(scheduler: KubeScheduler) -> tuple[Law, ...]:

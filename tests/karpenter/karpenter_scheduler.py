@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
-from hashlib import blake2s
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
 
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.manifests.custom_resources import RequirementSpec
-from tests.e2e.programs import run_go, stated
+from tests.e2e.programs import stated
+from tests.line_programs import LineProgram, built
 
 MODULE = Path(__file__).resolve().parent
 CACHE = MODULE.parents[1] / "build" / "karpenter-scheduler"
@@ -64,18 +60,7 @@ def build() -> Path:
         ProgramsMissing: there is no Go, or the modules cannot be downloaded.
         BuildFailed: it cannot be built.
     """
-    digest = blake2s(digest_size=6)
-    for name in _SOURCES:
-        digest.update((MODULE / name).read_bytes())
-    program = CACHE / f"{version()}-{digest.hexdigest()}" / "scheduler"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes may want it at once, and one build is enough
-        if not os.access(program, os.X_OK):
-            unfinished = program.with_name("unfinished")
-            run_go(["build", "-trimpath", "-ldflags", "-s -w", "-o", str(unfinished), "."], MODULE)
-            unfinished.rename(program)
-    return program
+    return built(CACHE, version(), [MODULE / name for name in _SOURCES], MODULE)
 
 
 def as_written(item: InstanceType) -> dict[str, Any]:
@@ -107,8 +92,8 @@ def as_line(content: object) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 
 
-class KarpenterScheduler:
-    """The program at work. A context manager.
+class KarpenterScheduler(LineProgram):
+    """The program at work.
 
     `catalogues` are instance types that batches refer to by name. All that passes, catalogues and batches in, claims
     out, is also written to files of a folder, if one is given.
@@ -120,19 +105,13 @@ class KarpenterScheduler:
         self._dump = dump
         if dump is not None:
             dump.mkdir(parents=True, exist_ok=True)
-        self._process = subprocess.Popen(  # noqa: S603 - our own program
-            [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self._send(as_line({"catalogues": {name: list(map(as_written, types)) for name, types in catalogues.items()}}))
-
-    def __enter__(self) -> KarpenterScheduler:
-        return self
+        super().__init__(program)
+        self.send(as_line({"catalogues": {name: list(map(as_written, types)) for name, types in catalogues.items()}}))
 
     def schedule(self, batch: Mapping[str, object]) -> ScheduledBatch:
         """Karpenter's claims for a batch: `nodePools`, `pods`, `daemonPods`, and a `catalogue` or `types`."""
-        self._send(as_line(batch))
-        assert self._process.stdout is not None
-        answer = self._process.stdout.readline()
+        self.send(as_line(batch))
+        answer = self.receive()
         self._keep("claims.jsonl", answer)
         return read_answer(answer)
 
@@ -141,15 +120,7 @@ class KarpenterScheduler:
             with (self._dump / name).open("ab") as file:
                 file.write(line)
 
-    def _send(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
+        """Write one line, and keep it."""
         self._keep("batches.jsonl", line)
-        assert self._process.stdin is not None
-        self._process.stdin.write(line)
-        self._process.stdin.flush()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=60)
-        self._process.stdout.close()
+        super().send(line)

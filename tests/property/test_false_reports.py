@@ -20,7 +20,6 @@ PROFILE = settings(derandomize=True, deadline=None, max_examples=300)
 
 GPU, NEURON = "nvidia.com/gpu", "aws.amazon.com/neuron"
 TYPES = ("m5.large", "c7i.4xlarge", "p4d.24xlarge", "g5.12xlarge", "inf2.24xlarge", "r5a.8xlarge", "t3.small")
-AMIS = ("ami-amd", "ami-two", "ami-three")
 CLUSTERS = ("blue", "green", "red")
 NOW = 1_700_000_000.0
 DAY_S = 86_400.0

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from shiplap_cli.main import run
 from tests.kubernetes_objects import node_object, pod_object
 from tests.odd_input import fuzzed
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL
 
 NAMES_OF_AN_EXAMPLE = 50
 
@@ -31,35 +32,10 @@ NAMES = st.text(CHARACTERS, min_size=1, max_size=20) | st.sampled_from(
     ["\x1b]0;owned\x07", "\x1b[2J", "\x9b31m", "[red]x[/red]", "[/]", "a\r\nb", "\u202egpj.exe", "{{x}}", "%s", "-o"]
 )
 
-POOL = {
-    "apiVersion": "karpenter.sh/v1",
-    "kind": "NodePool",
-    "metadata": {"name": "default"},
-    "spec": {
-        "template": {
-            "spec": {
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                "requirements": [],
-            }
-        }
-    },
-}
-NODE_CLASS = {
-    "apiVersion": "karpenter.k8s.aws/v1",
-    "kind": "EC2NodeClass",
-    "metadata": {"name": "default"},
-    "spec": {
-        "role": "r",
-        "amiSelectorTerms": [{"alias": "al2023@latest"}],
-        "subnetSelectorTerms": [{"tags": {"a": "b"}}],
-        "securityGroupSelectorTerms": [{"tags": {"a": "b"}}],
-    },
-}
-
 
 def objects_named(names: Iterator[str], *, sound_manifests: bool) -> list[Any]:
     """Nodes, pods and manifests with these names; of sound manifests only free text is drawn."""
-    pool, node_class = copy.deepcopy(POOL), copy.deepcopy(NODE_CLASS)
+    pool, node_class = copy.deepcopy(NODE_POOL), copy.deepcopy(EC2_NODE_CLASS)
     if not sound_manifests:
         spec: Any = pool["spec"]
         pool["metadata"] = {"name": next(names), "labels": {next(names): next(names)}}
@@ -67,7 +43,7 @@ def objects_named(names: Iterator[str], *, sound_manifests: bool) -> list[Any]:
         spec["template"]["spec"]["requirements"] = [rule]
         spec["limits"] = {next(names): next(names)}
         node_class["metadata"] = {"name": next(names)}
-        node_class["spec"] = {**NODE_CLASS["spec"], next(names): next(names)}  # type: ignore[dict-item]
+        node_class["spec"] = {**EC2_NODE_CLASS["spec"], next(names): next(names)}
     found: list[Any] = [pool, node_class]
     for number in range(3):
         labels = {next(names): next(names)}

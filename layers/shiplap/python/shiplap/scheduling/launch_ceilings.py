@@ -81,8 +81,7 @@ def _relies_on(left: Collection[str], told: Plan, pods: Sequence[Pod]) -> bool:
     Pods of equal constraints are asked for once, and about pods of equal labels once. It is also true once there are
     too many to compare.
     """
-    parts: tuple[PlannedClaim | Placement, ...] = (*told.node_claims, *told.existing_nodes)
-    served = {pod.key for part in parts for pod in part.pods}
+    served = _served(told)
     kinds = {_kind(pod): pod for pod in pods if pod.key in served and _is_topological(pod)}
     missing = {_labels(pod): pod for pod in pods if pod.key in left}
     if len(kinds) * len(missing) > _MOST_COMPARED:
@@ -114,6 +113,11 @@ def _is_about(pod: Pod, other: Pod) -> bool:
     )
 
 
+def _served(plan: Plan) -> frozenset[str]:
+    parts: tuple[PlannedClaim | Placement, ...] = (*plan.node_claims, *plan.existing_nodes)
+    return frozenset(pod.key for part in parts for pod in part.pods)
+
+
 def _without_pods(snapshot: Snapshot, left: Collection[str]) -> Snapshot:
     pods = tuple(pod for pod in snapshot.view.pods if pod.key not in left)
     return replace(snapshot, view=replace(snapshot.view, pods=pods))
@@ -134,8 +138,7 @@ class _Bounded(msgspec.Struct, frozen=True):
     @property
     def served(self) -> frozenset[str]:
         """The pods that have a node in the plan, by `namespace/name`."""
-        parts: tuple[PlannedClaim | Placement, ...] = (*self.plan.node_claims, *self.plan.existing_nodes)
-        return frozenset(pod.key for part in parts for pod in part.pods)
+        return _served(self.plan)
 
 
 def _bounded(plan: Plan, view: SpendingView, launches: LaunchCosts) -> _Bounded:
@@ -247,13 +250,12 @@ class _SmallerNodes:
         self, kept: Sequence[PlannedClaim], without: Collection[str], dearest: Mapping[str, int | None]
     ) -> Snapshot:
         """The snapshot with claims that are kept, without these pods, and with a bound of what a new node may cost."""
-        snapshot = holding(self._snapshot, kept)
+        snapshot = _without_pods(holding(self._snapshot, kept), without)
         manifests = snapshot.manifests
         bounded = tuple(_bounded_pool(pool, dearest.get(pool.metadata.name)) for pool in manifests.node_pools)
         room = snapshot.commitments
         return replace(
             snapshot,
-            view=replace(snapshot.view, pods=tuple(pod for pod in snapshot.view.pods if pod.key not in without)),
             manifests=replace(manifests, node_pools=bounded, capacity_buffers=()),
             commitments=None if room is None else room_behind(room, kept),
             standalone_claims=(),
