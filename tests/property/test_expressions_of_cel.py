@@ -13,7 +13,7 @@ from cel_expr_python import cel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.manifests.expressions import LONGEST, ValueType, parse
+from shiplap.manifests.expressions import MOST_TOKENS, ValueType, parse
 
 VARIABLES = {"vcpus": ValueType.INT, "share": ValueType.DOUBLE, "name": ValueType.STRING}
 JUDGE = cel.NewEnv(variables={"vcpus": cel.Type.INT, "share": cel.Type.DOUBLE, "name": cel.Type.STRING})
@@ -70,7 +70,7 @@ def _expressions(depth: int) -> dict[ValueType, st.SearchStrategy[str]]:
     }
 
 
-EXPRESSIONS = st.one_of(*_expressions(3).values()).filter(lambda text: len(text) <= LONGEST)
+EXPRESSIONS = st.one_of(*_expressions(3).values()).filter(lambda text: len(text) <= MOST_TOKENS)
 VALUES = st.fixed_dictionaries(
     {
         "vcpus": st.integers(-(2**63), 2**63 - 1) | st.integers(0, 448),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.manifests.expressions import LONGEST, ValueType, parse
+from shiplap.manifests.expressions import LONGEST, MOST_TOKENS, ValueType, parse
 
 VARIABLES = {"vcpus": ValueType.INT, "share": ValueType.DOUBLE, "name": ValueType.STRING}
 VALUES = {"vcpus": 8, "share": 0.5, "name": "m5.2xlarge"}
@@ -85,6 +85,8 @@ def test_what_it_comes_to(text: str, expected: float) -> None:
         ("(" * 60 + "1" + ")" * 60, "nested more than"),
         ("-" * 60 + "1", "nested more than"),
         ("1+" * LONGEST + "1", "at most 1000 characters"),
+        ("1+" * (MOST_TOKENS // 2) + "1", "at most 300 names, numbers and signs"),
+        ("name in [" + "''," * (MOST_TOKENS // 2) + "'']", "at most 300 names, numbers and signs"),
     ],
 )
 def test_what_is_refused(text: str, reason: str) -> None:
@@ -118,7 +120,8 @@ def test_only_the_chosen_branch_is_worked_out() -> None:
 
 
 def test_the_longest_sum_can_be_worked_out() -> None:
-    assert parse("1+" * 499 + "1", VARIABLES).evaluate(VALUES) == 500
+    most = MOST_TOKENS // 2
+    assert parse("1+" * (most - 1) + "1", VARIABLES).evaluate(VALUES) == most
 
 
 def test_equal_texts_are_equal_expressions() -> None:

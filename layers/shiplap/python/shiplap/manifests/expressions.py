@@ -23,6 +23,9 @@ from shiplap.kubernetes.quantity import parse_quantity
 LONGEST = 1000
 """Characters of an expression."""
 
+MOST_TOKENS = 300
+"""Numbers, texts, names and signs of an expression, which bound the steps of each evaluation."""
+
 _DEEPEST = 40
 _LARGEST = 2**63 - 1
 
@@ -65,7 +68,10 @@ def parse(text: str, variables: Mapping[str, ValueType]) -> Expression:
     """
     if len(text) > LONGEST:
         raise ValueError(f"an expression has at most {LONGEST} characters, this one has {len(text)}")
-    parser = _Parser(_tokens(text), variables)
+    tokens = _tokens(text)
+    if len(tokens) > MOST_TOKENS:
+        raise ValueError(f"an expression has at most {MOST_TOKENS} names, numbers and signs, not {len(tokens)}")
+    parser = _Parser(tokens, variables)
     made = parser.choice(0)
     parser.end()
     return Expression(text, made.type, made.run)

@@ -80,9 +80,6 @@ def _unconstrained(pod_class: PodClass) -> tuple[int, ...]:
 _ORDERS = (_most_nodes, _largest_memory, _unconstrained)
 """In which the classes of a small batch are placed step by step: which node a pod finds decides much."""
 
-_MANY_FAILURES = 2_000
-"""Failed attempts after which a packing is not repeated for a better one: a second of them, in hostile batches only."""
-
 _MOST_AGAIN = 200
 """Up to so many pods are placed in other orders, too, because pods are left out: some 0.2 s an order."""
 
@@ -221,7 +218,7 @@ def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
     """
     packing = _pack_within_limits(snapshot, compiled)
     for _ in range(_MOST_LATE_DOMAINS):
-        if not packing.late or _is_laborious(packing):
+        if not packing.late:
             break
         compiled = replace(compiled, expected_domains=joined(compiled.expected_domains, packing.late))
         packing = _pack_within_limits(snapshot, compiled)
@@ -238,16 +235,11 @@ def _pack_within_limits(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packi
     compared pod by pod: one of which a part is placed may lack the rest.
     """
     packing = _pack(snapshot, compiled)
-    if packing.over_limits and not _is_laborious(packing):
+    if packing.over_limits and not packing.attempt_budget.is_laborious:
         packing = _pack(snapshot, replace(compiled, bound=packing.over_limits))
     if packing.over_limits:
         packing = _pack(snapshot, replace(compiled, bound=frozenset(compiled.limits)))
     return packing
-
-
-def _is_laborious(packing: Packing) -> bool:
-    """True if so many attempts placed nothing that the pods are not placed again for a better plan alone."""
-    return sum(packing.attempt_budget.failures.values()) > _MANY_FAILURES
 
 
 def _pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
@@ -310,7 +302,7 @@ def _with_fewer_left_out(
     what is limited, onto an open node while there is room. Preferences go first that cost a pod its place.
     """
     few = _pods(plannable) <= _MOST_AGAIN and len(plannable) <= _MOST_CLASSES
-    if not few or _is_laborious(known) or not _has_hope(known, plannable):
+    if not few or known.attempt_budget.is_laborious or not _has_hope(known, plannable):
         return known
     best, most = known, _ranks(known, plannable)
     ways = [(ordered, True, False) for ordered in _orders(plannable)]

@@ -41,6 +41,7 @@ from shiplap.scheduling.explain.refusal_words import (
     untolerated_taints,
 )
 from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.read_terms import UNREAD_PREFERENCES
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.scheduling_plan import NearestMiss, PlannedClaim, shortened
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
@@ -116,10 +117,11 @@ class Explainer:
 
     def explained(self, claim: OpenClaim, planned: PlannedClaim) -> PlannedClaim:
         """The planned claim with what there is to say about it; mostly that is nothing."""
-        lost = self._lost_domains(claim)
-        if not claim.skipped and not claim.relaxations and not lost:
+        lost = (*self._lost_domains(claim), *self._uncompared(claim))
+        given_up = self._given_up(claim)
+        if not claim.skipped and not given_up and not lost:
             return planned
-        reasons, given_up = (*self._reasons_of(claim), *lost), self._given_up(claim)
+        reasons = (*self._reasons_of(claim), *lost)
         return replace(planned, reasons=tuple(map(shortened, reasons)), gave_up=tuple(map(shortened, given_up)))
 
     def _lost_domains(self, claim: OpenClaim) -> tuple[str, ...]:
@@ -139,12 +141,15 @@ class Explainer:
 
     def _given_up(self, claim: OpenClaim) -> tuple[str, ...]:
         """The preferences that pods of a claim gave up, by name."""
-        if not claim.relaxations:
+        unread = any(pod_class.unread for pod_class, _ in claim.pods)
+        if not claim.relaxations and not unread:
             return ()
         terms = self._packing.counts.terms.all
         lost = {
             words for attempt in claim.relaxations for words in preferences_lost(attempt, claim.group.template, terms)
         }
+        if unread:
+            lost.add(UNREAD_PREFERENCES)
         return tuple(sorted(lost))
 
     def truncated(self, claim: OpenClaim, most: int) -> str:
@@ -226,13 +231,20 @@ class Explainer:
             template, TOPOLOGY, f"{best.text}, in the domains that are left: {words}", best.miss, attempt
         )
 
+    def _uncompared(self, claim: OpenClaim) -> tuple[str, ...]:
+        """That pods of a claim may have had room on other claims, with which they were not compared."""
+        words = map(self._packing.openings.unmerged, (pod_class for pod_class, _ in claim.pods))
+        return tuple(dict.fromkeys(filter(None, words)))
+
     def _stopped(self, pod_class: PodClass) -> str:
-        """Words if the search for a place ended before all combinations of domains were tried."""
+        """Words if the search for a place ended before all claims or combinations of domains were tried."""
         attempt_budget = self._packing.attempt_budget
+        uncompared = self._packing.openings.unmerged(pod_class)
+        words = f"; {uncompared}" if uncompared else ""
         if pod_class.index not in attempt_budget.spent:
-            return ""
+            return words
         number = attempt_budget.failures.get((pod_class.index, False), 0)
-        return f"; the search stopped after {number} attempts in vain, and may have left out a domain with room"
+        return f"{words}; the search stopped after {number} attempts in vain, and may have left out a domain with room"
 
     def _unsatisfied(self, pod_class: PodClass) -> str:
         """The words about a class's topology constraints, which are the same for every template."""

@@ -8,6 +8,7 @@ class.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from operator import le
 from typing import Any, TypeVar
 
@@ -30,7 +31,14 @@ from shiplap.kubernetes.requirements import Requirement, Requirements, contradic
 from shiplap.scheduling.model.merged_terms import merged_over
 from shiplap.scheduling.model.pod_volumes import NO_VOLUMES, VolumeNeeds
 from shiplap.scheduling.model.preferences import NO_PREFERENCES, Preferences, preferred_nodes
-from shiplap.scheduling.model.topology_constraints import UNCONSTRAINED, Constraints, Terms, reads_own_labels
+from shiplap.scheduling.model.read_terms import TOO_MANY, beyond_the_bound
+from shiplap.scheduling.model.topology_constraints import (
+    UNCONSTRAINED,
+    Constraints,
+    Terms,
+    reads_own_labels,
+    written_terms,
+)
 
 T = TypeVar("T")
 
@@ -51,7 +59,8 @@ class PodClass(msgspec.Struct, eq=False):
     volumes add says nothing about the domains its pods may spread over. `problem` says why none of them can be planned
     at all; `members` are in placing order. `selected` are the numbers of the topology terms that count these pods,
     `constraints` what they demand themselves, `preferences` what they would like besides. Classes of one grouping that
-    differ only in requests, priority and problem have the same object as `shape`.
+    differ only in requests, priority and problem have the same object as `shape`. `unread`: what they prefer of
+    topology is beyond what a decision reads.
     """
 
     requests: dict[str, int]
@@ -70,6 +79,7 @@ class PodClass(msgspec.Struct, eq=False):
     members: list[Pod] = msgspec.field(default_factory=list)
     index: int = -1
     shape: object = None
+    unread: bool = False
 
     def series(self, term: int) -> tuple[int, ...]:
         """The affinity terms that begin together: required ones of pods all at once, others each for itself."""
@@ -223,21 +233,27 @@ def _classes(
 ) -> list[tuple[PodClass, Places]]:
     """Pods of equal specification, told apart by what they demand and how topology terms see their labels."""
     parts = _Parts()
+    too_many, unread = _unread(pods, specifications, terms)
     reader = _DemandReader(pods, terms, parts)
     demands = [
-        reader.demands_of(specification) if terms.constrains(pods[specification.first].spec) else None
-        for specification in specifications
+        _Demands(dict.fromkeys(specification.places, parts.value(_TOO_MANY)), {})
+        if place in too_many
+        else reader.demands_of(specification, prefer=place not in unread)
+        if terms.constrains(pods[specification.first].spec)
+        else None
+        for place, specification in enumerate(specifications)
     ]
     of_volumes = [terms.of_volumes(specification.needs.together) for specification in specifications]
     selections = terms.selecting_each(pods) if terms.all else [_UNSELECTED] * len(pods)
     merged: dict[object, tuple[PodClass, Places]] = {}
     shapes: dict[object, object] = {}
     nothing = parts.value(_NOTHING)
-    for specification, demanded, volumes in zip(specifications, demands, of_volumes, strict=True):
+    for place, (specification, demanded, volumes) in enumerate(zip(specifications, demands, of_volumes, strict=True)):
         first, missed, needs = pods[specification.first], specification.missed, specification.needs
         common = describe(first, missed=missed, volumes=needs, prefer=terms.prefer, parts=parts)
+        common.unread = place in unread
         but_for_size = parts.shape(common)
-        described = (but_for_size, id(parts.requests(common.requests)), common.priority, common.problem)
+        described = (but_for_size, id(parts.requests(common.requests)), common.priority, common.problem, common.unread)
         for namespace, together in specification.places.items():
             shared = nothing if demanded is None else demanded.by_namespace.get(namespace)
             each = {} if demanded is None else demanded.by_place
@@ -250,6 +266,26 @@ def _classes(
                 shape = shapes.setdefault((but_for_size, id(demand), id(selected)), object())
                 merged[identity] = (_held_by(_bound_by(common, demand, selected, shape), volumes), places)
     return list(merged.values())
+
+
+def _unread(
+    pods: Sequence[Pod], specifications: Sequence[_Specification], terms: Terms
+) -> tuple[frozenset[int], frozenset[int]]:
+    """The places of the specifications with too many required topology constraints, and with too many preferences."""
+    numbers = []
+    for specification in specifications:
+        spec = pods[specification.first].spec
+        required, preferred = written_terms(spec) if terms.constrains(spec) else (0, 0)
+        own = reads_own_labels(spec) if required or preferred else False
+        copies = sum(map(len, specification.places.values())) if own else len(specification.places)
+        numbers.append((required * copies, preferred * copies if terms.prefer else 0))
+
+    def written(place: int) -> tuple[bytes, tuple[str, ...]]:
+        spec = pods[specifications[place].first].spec
+        return _encode((spec.affinity, spec.topology_spread_constraints)), tuple(specifications[place].places)
+
+    too_many = beyond_the_bound([required for required, _ in numbers], written)
+    return too_many, beyond_the_bound([preferred for _, preferred in numbers], written)
 
 
 def _alike(
@@ -345,6 +381,7 @@ Demand = tuple[Constraints, Constraints, str]
 """What a pod demands of topology and what it prefers; or neither, and why it cannot be planned."""
 
 _NOTHING: Demand = (UNCONSTRAINED, UNCONSTRAINED, "")
+_TOO_MANY: Demand = (UNCONSTRAINED, UNCONSTRAINED, TOO_MANY)
 _UNSELECTED: frozenset[int] = frozenset()
 
 
@@ -360,27 +397,27 @@ class _DemandReader:
 
     def __init__(self, pods: Sequence[Pod], terms: Terms, parts: _Parts) -> None:
         self._pods, self._terms, self._parts = pods, terms, parts
-        self._known: dict[tuple[bytes, str], Demand] = {}
+        self._known: dict[tuple[bytes, str, bool], Demand] = {}
 
-    def demands_of(self, specification: _Specification) -> _Demands:
-        """What pods of one specification demand."""
+    def demands_of(self, specification: _Specification, *, prefer: bool = True) -> _Demands:
+        """What pods of one specification demand; unless `prefer`, their preferences are not read."""
         spec, by_namespace = self._pods[specification.first].spec, specification.places
         if not reads_own_labels(spec) and self._terms.defaults is None:
             written = _encode((spec.affinity, spec.topology_spread_constraints))
             firsts = {namespace: self._pods[places[0]] for namespace, places in by_namespace.items()}
-            return _Demands({namespace: self._of_all(written, pod) for namespace, pod in firsts.items()}, {})
-        of = self._of_one if reads_own_labels(spec) else self._by_default()
+            return _Demands({name: self._of_all(written, pod, prefer=prefer) for name, pod in firsts.items()}, {})
+        of = partial(self._of_one, prefer=prefer) if reads_own_labels(spec) else self._by_default(prefer=prefer)
         return _Demands({}, {place: of(self._pods[place]) for places in by_namespace.values() for place in places})
 
-    def _of_all(self, written: bytes, pod: Pod) -> Demand:
+    def _of_all(self, written: bytes, pod: Pod, *, prefer: bool) -> Demand:
         """What all pods of a namespace demand whose constraints are `written` like those of this one."""
-        key = (written, pod.metadata.namespace)
+        key = (written, pod.metadata.namespace, prefer)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._of_one(pod)
+            known = self._known[key] = self._of_one(pod, prefer=prefer)
         return known
 
-    def _by_default(self) -> Callable[[Pod], Demand]:
+    def _by_default(self, *, prefer: bool) -> Callable[[Pod], Demand]:
         """What pods of one specification demand: the same where the same default constraints apply."""
         shared: dict[tuple[str, int], Demand] = {}
 
@@ -388,18 +425,18 @@ class _DemandReader:
             key = (pod.metadata.namespace, self._terms.default_number(pod))
             demand = shared.get(key)
             if demand is None:
-                demand = shared[key] = self._of_one(pod)
+                demand = shared[key] = self._of_one(pod, prefer=prefer)
             return demand
 
         return of
 
-    def _of_one(self, pod: Pod) -> Demand:
-        return self._parts.value(_demands(pod, self._terms))
+    def _of_one(self, pod: Pod, *, prefer: bool) -> Demand:
+        return self._parts.value(_demands(pod, self._terms, prefer=prefer))
 
 
-def _demands(pod: Pod, terms: Terms) -> Demand:
+def _demands(pod: Pod, terms: Terms, *, prefer: bool) -> Demand:
     try:
-        return terms.constraints_of(pod), terms.preferences_of(pod), ""
+        return terms.constraints_of(pod), terms.preferences_of(pod) if prefer else UNCONSTRAINED, ""
     except ValueError as error:
         return UNCONSTRAINED, UNCONSTRAINED, str(error)
 

@@ -318,10 +318,11 @@ class Terms:
         return found
 
     def _selected(self, reach: _Reach, profile: object, labels_of_pod: Mapping[str, str]) -> frozenset[int]:
-        selected = frozenset().union(
+        found = set[int]().union(
             *(reach.by_label.get(label, ()) for label in labels_of_pod.items()),
             *(numbers for selects, numbers in reach.others if selects(labels_of_pod)),
         )
+        selected = frozenset(found)  # the copy is as large as it must be: a set that grew is up to four times as large
         known = reach.known[profile] = self._selections.setdefault(selected, selected)
         return known
 
@@ -429,6 +430,14 @@ def reads_own_labels(spec: PodSpec) -> bool:
     return any(spread.match_label_keys for spread in spec.topology_spread_constraints) or any(
         term.match_label_keys or term.mismatch_label_keys for term in terms
     )
+
+
+def written_terms(spec: PodSpec) -> tuple[int, int]:
+    """How many topology constraints a pod requires, and how many it prefers."""
+    hard = sum(map(_hard, spec.topology_spread_constraints))
+    required, preferred = _affinity_of(spec), _preferred(spec)
+    soft = len(spec.topology_spread_constraints) - hard
+    return hard + sum(map(len, required)), soft + sum(map(len, preferred))
 
 
 def keeps_away(spec: PodSpec) -> bool:

@@ -13,7 +13,7 @@ spent; what a class requires has attempts of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, islice
 
 import msgspec
@@ -51,6 +51,15 @@ ALL_PREFERRING, ALL_REQUIRING = 2_000, 8_000
 LEAST_PREFERRING, LEAST_REQUIRING = 2, 12
 """The least of each class, however many classes there are."""
 
+ALL_DEAD_ENDS, LEAST_DEAD_ENDS = 8_000, 4
+"""Levels of preferences that leave no domain, of all classes together, and the least of each class."""
+
+_MANY_FAILURES = 2_000
+"""Failed attempts after which a packing is laborious: a second of them, in hostile batches only."""
+
+_MOST_LATE_COMPARISONS = 50_000
+"""Comparisons of spread classes with groups of claims, beyond which pods are not placed again for late domains."""
+
 
 class _Target(msgspec.Struct, frozen=True, eq=False):
     """Where the next pod can go: the open claim at `place`, or a new one (None).
@@ -73,12 +82,17 @@ class AttemptBudget:
             True: max(LEAST_PREFERRING, min(MOST_PREFERRING, ALL_PREFERRING // number)),
             False: max(LEAST_REQUIRING, min(MOST_REQUIRING, ALL_REQUIRING // number)),
         }
+        self._most_dead_ends = max(LEAST_DEAD_ENDS, ALL_DEAD_ENDS // number)
+        self.dead_ends: dict[int, int] = {}
         self.failures: dict[tuple[int, bool], int] = {}
+        self._failed = 0
         self.spent: set[int] = set()
         """Classes whose attempts with required constraints alone are spent."""
 
     def left(self, pod_class: PodClass, *, preferring: bool) -> bool:
         """Whether a class may try once more; every required node-affinity term may be tried at least once."""
+        if preferring and self.dead_ends.get(pod_class.index, 0) >= self._most_dead_ends:
+            return False
         most = self._most[preferring] + (0 if preferring else 2 * len(pod_class.terms))
         if self.failures.get((pod_class.index, preferring), 0) < most:
             return True
@@ -90,6 +104,17 @@ class AttemptBudget:
         """Count an attempt that placed nothing."""
         key = (pod_class.index, preferring)
         self.failures[key] = self.failures.get(key, 0) + 1
+        self._failed += 1
+
+    def no_domain(self, pod_class: PodClass, *, preferring: bool) -> None:
+        """Count a level of preferences that left no domain, so that nothing was tried."""
+        if preferring:
+            self.dead_ends[pod_class.index] = self.dead_ends.get(pod_class.index, 0) + 1
+
+    @property
+    def is_laborious(self) -> bool:
+        """True if so many attempts placed nothing that the pods are not placed again for a better plan alone."""
+        return self._failed > _MANY_FAILURES
 
 
 class Packing(msgspec.Struct, frozen=True):
@@ -195,6 +220,7 @@ class Packer:
         classes = list(classes)
         self._by_priority = bulk is None
         self._attempt_budget = AttemptBudget(len(classes) + len(self._last))
+        self.openings.share_merges(len(classes) + len(self._last))
         kept = self._place_promised(classes)
         waiting: Waiting = [
             (pod_class, [pod for pod in pod_class.members if id(pod) not in kept] if kept else list(pod_class.members))
@@ -204,15 +230,11 @@ class Packer:
             waiting = self._in_bulk(waiting, bulk, free_last=free_last)
         waiting = self._place_until_stuck(waiting)
         over_limits = self._over_limits()
+        self._aside = {}
         waiting += self._place_until_stuck([(pod_class, list(pod_class.members)) for pod_class in self._last])
         self._waits |= bool(waiting) and self._some_open_once_launched([pod_class for pod_class, _ in waiting])
         self.openings.reservations.settle()
         unplaced = {pod_class.index: left for pod_class, left in waiting}
-        placed = (
-            pod_class
-            for pod_class in classes
-            if pod_class.constraints.spreads and len(unplaced.get(pod_class.index, ())) < len(pod_class.members)
-        )
         return Packing(
             self.open.claims,
             self.open.used,
@@ -226,8 +248,20 @@ class Packer:
             self._baseline_hourly,
             self._has_free,
             over_limits,
-            late_domains(placed, self._domains, self._counts),
+            self._late_domains(classes, unplaced),
         )
+
+    def _late_domains(self, classes: Sequence[PodClass], unplaced: Mapping[int, Sequence[Pod]]) -> ExpectedDomains:
+        """The domains that spreads did not reckon with; none where pods are not placed again for them."""
+        placed = [
+            pod_class
+            for pod_class in classes
+            if pod_class.constraints.spreads and len(unplaced.get(pod_class.index, ())) < len(pod_class.members)
+        ]
+        groups = len(set(self.open.group_of.tolist()))
+        if self._attempt_budget.is_laborious or len(placed) * groups > _MOST_LATE_COMPARISONS:
+            return {}
+        return late_domains(placed, self._domains, self._counts)
 
     def _some_open_once_launched(self, classes: Sequence[PodClass]) -> bool:
         """Whether any of these classes gets a claim once the claims of this plan are what they would launch.
@@ -245,6 +279,8 @@ class Packer:
 
     def _over_limits(self) -> frozenset[str]:
         """Let the limits that were left aside count from now on; returns the pools whose claims exceed them."""
+        if self._is_in_vain():
+            return frozenset(self._aside)
         shortened = shorten(self.open, self._aside, self._most_types)
         self.openings.pool_limits |= shortened.left
         return shortened.over
@@ -278,7 +314,7 @@ class Packer:
         return left
 
     def _place(self, pod_class: PodClass, pods: list[Pod]) -> list[Pod]:
-        if self._least_hourly >= self._most_hourly:
+        if self._least_hourly >= self._most_hourly or self._is_in_vain():
             return pods
         previous_level = -1
         attempts = self._attempts.relaxed(pod_class) if self._relaxed else self._attempts.of(pod_class)
@@ -288,8 +324,7 @@ class Packer:
                 continue
             before = len(pods)
             if pod_class.topological:
-                if not self._domains.dead_end(attempt):
-                    pods = self._place_by_domain(attempt, pods, preferring=preferring)
+                pods = self._place_by_domain(attempt, pods, preferring=preferring)
             else:
                 if attempt.level != previous_level:  # nodes are asked for all terms at once
                     pods = self._fill_nodes(attempt, pods)
@@ -305,8 +340,15 @@ class Packer:
                 break
         return pods
 
+    def _is_in_vain(self) -> bool:
+        """True if a laborious packing would have to be repeated, because it leaves limits aside."""
+        return bool(self._aside) and self._attempt_budget.is_laborious
+
     def _place_by_domain(self, attempt: PlacementAttempt, pods: list[Pod], *, preferring: bool) -> list[Pod]:
         """Place pods that topology constraints bind or count, a few at a time: each placement changes the counts."""
+        if self._domains.dead_end(attempt):
+            self._attempt_budget.no_domain(attempt.pod_class, preferring=preferring)
+            return pods
         pods = pods if self._cheaply else self._place_evenly(attempt, pods)
         while pods:
             number = self._next_by_domain(attempt, pods, preferring=preferring)
@@ -511,6 +553,10 @@ class Packer:
             roomy = roomy[bounds.claims[roomy] > 0]
         if inside is not None:
             roomy = roomy[inside[roomy]]
+        if attempt.pod_class.ports:
+            ports, claims = attempt.pod_class.ports, self.open.claims
+            free = [not ports_collide(ports, claims[place].ports) for place in roomy.tolist()]
+            roomy = roomy[np.array(free, np.bool_)]
         candidates = self.open.group_of[roomy]
         for number in sorted(set(candidates.tolist())):
             target = self.openings.merge(self.open.groups.all[number], attempt)
@@ -519,8 +565,7 @@ class Packer:
                 members = roomy[candidates == number]
                 many[members] = target.room(self.open.used[members], attempt.requests)
         if attempt.pod_class.ports:
-            for place in np.flatnonzero(many).tolist():
-                many[place] = 0 if ports_collide(attempt.pod_class.ports, self.open.claims[place].ports) else 1
+            np.minimum(many, 1, out=many)
         return many if bounds is None else np.minimum(many, bounds.claims), targets
 
     def _keeps_size(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:

@@ -21,28 +21,37 @@ _CHUNK = 1 << 22
 _TOLERANCE = 1e-9
 
 
-class ClaimGroup(msgspec.Struct, eq=False):
-    """`rows` are the catalogue rows a claim of this group may use, cheapest first, then by name; arrays follow them.
+_MOST_NET_BYTES = 1 << 26
+"""Bytes of all arrays of net resources that are remembered at a time: pods can ask for as many sets of rows as pods."""
 
-    `minimums` maps a label to the number of distinct values the list of types must keep (minValues);
-    `relaxed`: they are less than the requirements ask for. `launch_prices` are those known by load.
+
+class RowSet(msgspec.Struct, eq=False):
+    """Rows of a template's catalogue at their prices, cheapest first, then by name; groups share them.
+
+    What follows from them is computed once. `remembered` are all sets whose net resources are remembered.
     """
 
-    index: int
     template: NodeClaimTemplate
-    requirements: Requirements
-    allowed: Bools
     rows: Ints
-    net: Ints
     price: Floats
-    minimums: Mapping[str, int]
-    relaxed: bool = False
-    launch_prices: dict[bytes, float] = msgspec.field(default_factory=dict)
+    remembered: list[RowSet]
+    _net: Ints | None = None
     _front: Ints | None = None
     _reach: Ints | None = None
     _among: Bools | None = None
     _bargains: tuple[Ints, Floats] | None = None
-    _values: dict[str, Bools] = msgspec.field(default_factory=dict)
+
+    @property
+    def net(self) -> Ints:
+        """The net resources of the rows [rows, resources]; forgotten with all others once these are too many."""
+        if self._net is None:
+            self._net = self.template.net[self.rows]
+            if (len(self.remembered) + 1) * self.template.net.nbytes > _MOST_NET_BYTES:
+                for other in self.remembered:
+                    other._net = None
+                self.remembered.clear()
+            self.remembered.append(self)
+        return self._net
 
     @property
     def front(self) -> Ints:
@@ -70,11 +79,55 @@ class ClaimGroup(msgspec.Struct, eq=False):
         return self._bargains
 
     def has_row(self, rows: Ints) -> Bools:
-        """Which of these rows of the template [n] are among the group's."""
+        """Which of these rows of the template [n] are among them."""
         if self._among is None:
             self._among = np.zeros(len(self.template.net), np.bool_)
             self._among[self.rows] = True
         return self._among[rows]
+
+
+class ClaimGroup(msgspec.Struct, eq=False):
+    """`row_set` are the catalogue rows that a claim of this group may use; arrays follow them.
+
+    `minimums` maps a label to the number of distinct values the list of types must keep (minValues);
+    `relaxed`: they are less than the requirements ask for. `launch_prices` are those known by load.
+    """
+
+    index: int
+    template: NodeClaimTemplate
+    requirements: Requirements
+    allowed: Bools
+    row_set: RowSet
+    rows: Ints
+    price: Floats
+    minimums: Mapping[str, int]
+    relaxed: bool = False
+    launch_prices: dict[bytes, float] = msgspec.field(default_factory=dict)
+    _values: dict[str, Bools] = msgspec.field(default_factory=dict)
+
+    @property
+    def net(self) -> Ints:
+        """The net resources of the rows [rows, resources]."""
+        return self.row_set.net
+
+    @property
+    def front(self) -> Ints:
+        """As `RowSet.front`."""
+        return self.row_set.front
+
+    @property
+    def reach(self) -> Ints:
+        """As `RowSet.reach`."""
+        return self.row_set.reach
+
+    @property
+    def bargains(self) -> tuple[Ints, Floats]:
+        """As `RowSet.bargains`."""
+        return self.row_set.bargains
+
+    def has_row(self, rows: Ints) -> Bools:
+        """As `RowSet.has_row`."""
+        return self.row_set.has_row(rows)
 
     def room(self, used: Ints, requests: Ints) -> Ints:
         """How many pods of `requests` [resources] fit on claims loaded with `used` [claims, resources]."""
@@ -187,24 +240,28 @@ class ClaimGroup(msgspec.Struct, eq=False):
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def make_group(
-    index: int, template: NodeClaimTemplate, requirements: Requirements, allowed: Bools, minimums: Mapping[str, int]
-) -> ClaimGroup:
-    """The group of claims of a template that have accumulated `requirements` and may use the rows `allowed` [rows]."""
+def row_set_of(
+    template: NodeClaimTemplate, requirements: Requirements, allowed: Bools, remembered: list[RowSet]
+) -> RowSet:
+    """Those of the rows `allowed` [rows] that a claim of a template with these requirements may use."""
     price = template.prices_of_rows(requirements)
     rows = np.flatnonzero(allowed & np.isfinite(price) & (template.net >= 0).all(axis=1))
     rows = rows[np.argsort(price[rows], kind="stable")]
-    return ClaimGroup(
-        index,
-        template,
-        requirements,
-        allowed,
-        rows,
-        template.net[rows],
-        price[rows],
-        minimums,
-        minimums != minimums_of(requirements),
-    )
+    return RowSet(template, rows, price[rows], remembered)
+
+
+def make_group(
+    index: int,
+    template: NodeClaimTemplate,
+    requirements: Requirements,
+    allowed: Bools,
+    minimums: Mapping[str, int],
+    row_set: RowSet | None = None,
+) -> ClaimGroup:
+    """The group of claims of a template that have accumulated `requirements` and may use the rows `allowed` [rows]."""
+    row_set = row_set or row_set_of(template, requirements, allowed, [])
+    relaxed = minimums != minimums_of(requirements)
+    return ClaimGroup(index, template, requirements, allowed, row_set, row_set.rows, row_set.price, minimums, relaxed)
 
 
 def minimums_of(requirements: Requirements) -> dict[str, int]:
@@ -213,11 +270,15 @@ def minimums_of(requirements: Requirements) -> dict[str, int]:
 
 
 class ClaimGroups:
-    """All groups of a decision; equal ones are one object."""
+    """All groups of a decision; equal ones are one object, and groups of equal rows and prices share them."""
 
     def __init__(self) -> None:
         self.all: list[ClaimGroup] = []
         self._known: dict[tuple[int, Requirements, bytes, tuple[tuple[str, int], ...]], ClaimGroup] = {}
+        self._allowed: dict[bytes, Bools] = {}
+        self._row_sets: dict[tuple[int, Requirements, bytes], RowSet] = {}
+        self._by_rows: dict[tuple[int, bytes, bytes], RowSet] = {}
+        self._remembered: list[RowSet] = []
 
     def get(
         self,
@@ -228,9 +289,27 @@ class ClaimGroups:
     ) -> ClaimGroup:
         """The group with these properties; `minimums` replaces those of the requirements."""
         least = minimums_of(requirements) if minimums is None else minimums
-        key = (template.index, requirements, allowed.tobytes(), tuple(sorted(least.items())))
+        content = allowed.tobytes()
+        key = (template.index, requirements, content, tuple(sorted(least.items())))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = make_group(len(self.all), template, requirements, allowed, least)
+            allowed = self._allowed.setdefault(content, allowed)
+            row_set = self._row_set(template, requirements, allowed, content)
+            known = make_group(len(self.all), template, requirements, allowed, least, row_set)
+            self._known[key] = known
             self.all.append(known)
+        return known
+
+    def _row_set(
+        self, template: NodeClaimTemplate, requirements: Requirements, allowed: Bools, content: bytes
+    ) -> RowSet:
+        """The rows of a group. Most labels that pods ask for say nothing about types and prices."""
+        telling = template.telling
+        told = Requirements(entry for name, entry in requirements.items() if name in telling)
+        key = (template.index, told, content)
+        known = self._row_sets.get(key)
+        if known is None:
+            made = row_set_of(template, told, allowed, self._remembered)
+            alike = (template.index, made.rows.tobytes(), made.price.tobytes())
+            known = self._row_sets[key] = self._by_rows.setdefault(alike, made)
         return known

@@ -15,7 +15,7 @@ import numpy as np
 
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
-from shiplap.scheduling.model.pod_classes import ports_collide
+from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
 from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
 from shiplap.scheduling.supply.claim_groups import ClaimGroup, ClaimGroups
 from shiplap.scheduling.supply.daemon_terms import NO_COMPANY
@@ -24,6 +24,12 @@ from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.scheduling.supply.open_claims import OpenClaims, PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.reservations import Reservations
 from shiplap.scheduling.supply.templates import NodeClaimTemplate, may_be_spot
+
+_MOST_MERGES = 32_000
+"""Groups of claims that all classes of pods together are compared with; each class has an equal share."""
+
+_LEAST_MERGES = 32
+"""The least share of a class, however many classes there are."""
 
 
 class PossibleNodes:
@@ -148,6 +154,9 @@ class Openings:
         self._slim: dict[tuple[str, bytes], _LeastCharges] = {}
         self._least: dict[tuple[int, bytes, bytes], tuple[Ints, Bools]] = {}
         self._merged: dict[tuple[int, int], ClaimGroup | None] = {}
+        self.merges: dict[int, int] = {}
+        """How many groups each class, by its index, was compared with, and was to be beyond its share."""
+        self._most_merges = _MOST_MERGES
         self._by_pool = _by_weight_and_pool(templates)
         self._tied = [pools for pools in self._by_pool if len(pools) > 1]
         self._best: tuple[tuple[int, int, int], tuple[int, int] | None] | None = None
@@ -347,10 +356,29 @@ class Openings:
             known = self._unheld[id(table)] = np.array(free, np.bool_)
         return known
 
+    def share_merges(self, classes: int) -> None:
+        """Let each of so many classes be compared with as many groups of claims."""
+        self._most_merges = max(_LEAST_MERGES, _MOST_MERGES // max(classes, 1))
+
+    def unmerged(self, pod_class: PodClass) -> str:
+        """Words if a class was denied comparisons with groups of claims."""
+        denied = self.merges.get(pod_class.index, 0) - self._most_merges
+        if denied <= 0:
+            return ""
+        return f"pods were compared with {self._most_merges} kinds of planned nodes, and {denied} times with no more"
+
     def merge(self, group: ClaimGroup, attempt: PlacementAttempt) -> ClaimGroup | None:
-        """The group a claim comes into when it takes a pod of this class, or None when it cannot take one."""
+        """The group a claim comes into when it takes a pod of this class, or None when it cannot take one.
+
+        A class that was compared with its share of groups has no more room on claims of further groups: pods that each
+        have constraints of their own would be compared with each other.
+        """
         key = (group.index, attempt.constraint)
         if key not in self._merged:
+            index = attempt.pod_class.index
+            self.merges[index] = self.merges.get(index, 0) + 1
+            if self.merges[index] > self._most_merges:
+                return None
             self._merged[key] = self._merge(group, attempt)
         return self._merged[key]
 

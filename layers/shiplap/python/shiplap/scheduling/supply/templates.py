@@ -71,6 +71,11 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
         return self.given | frozenset(self.requirements) | self.allow_undefined
 
     @property
+    def telling(self) -> frozenset[str]:
+        """The labels that decide which rows a node may be of and what they cost."""
+        return self.table.told.union(*self.variants.all)
+
+    @property
     def counted(self) -> bool:
         """Whether claims of this template are opened one by one, by a count that every other claim can change."""
         return self.reserved or self.limits.shares
