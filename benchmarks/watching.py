@@ -1,6 +1,7 @@
 """What the watch function needs: processor time from an API server's event to the bus, memory by the pods it keeps, and
 both by the number of clusters that one invocation watches; and its most memory in a cluster of 500 pods of 1.4 MiB,
-whatever they consist of. The bar is the function's own memory; the exit code judges it.
+whatever they consist of, beside that of the schedule function, which lists 1,000 of them. The bar is the memory of each
+function; the exit code judges it.
 
 Events come as lines of a watch's stream, hints go to EventBridge as a server on loopback plays it. Lambda gives a
 function with 128 MiB a fourteenth of a processor: expect fourteen times the time by wall there, plus the time that what
@@ -139,8 +140,8 @@ def play(clusters: int) -> None:
         servers[number % clusters].api.create("pods", pod)
 
 
-LARGE_PODS, LARGE_BYTES = 500, 1_400 * 1024
-BAR_MIB = 128
+LARGE_PODS, LISTED_PODS, LARGE_BYTES = 500, 1_000, 1_400 * 1024
+BAR_MIB, SCHEDULE_BAR_MIB = 128, 1769
 _PADDING: dict[str, Callable[[int], dict[str, Any]]] = {
     "annotations": lambda size: {"metadata": {"annotations": {"note": "x" * size}}},
     "labels": lambda size: {"metadata": {"labels": {f"{place:06d}": "x" for place in range(size // 13)}}},
@@ -152,6 +153,13 @@ _PADDING: dict[str, Callable[[int], dict[str, Any]]] = {
     "some of each": lambda size: {
         "metadata": {"labels": {f"{place:06d}": "x" * 60 for place in range(900)}, "annotations": {"n": "x" * size}},
         "spec": {"tolerations": [{"operator": "Exists"}] * 400},
+    },
+    "as much as is read": lambda size: {
+        "metadata": {"labels": {f"{place:06d}": "x" * 40 for place in range(900)}, "annotations": {"n": "x" * size}},
+        "spec": {
+            "tolerations": [{"key": f"t{place}", "operator": "Exists"} for place in range(100)],
+            "containers": [{"name": f"c{place}"} for place in range(100)],
+        },
     },
 }
 
@@ -174,6 +182,7 @@ class _LargePods(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     what = ""
+    pods = LARGE_PODS
 
     def do_GET(self) -> None:
         split = urlsplit(self.path)
@@ -183,7 +192,7 @@ class _LargePods(BaseHTTPRequestHandler):
             self.end_headers()
             time.sleep(60)
             return
-        number = LARGE_PODS // 2 if split.path == "/api/v1/pods" else 0
+        number = self.pods // 2 if split.path == "/api/v1/pods" else 0
         first = int(query.get("continue", 0))
         last = min(first + int(query["limit"]), number)
         node = "n1" if "nodeName!=" in query.get("fieldSelector", "") else ""
@@ -206,9 +215,9 @@ class _LargePods(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def play_large(what: str) -> None:
-    """Play the API server of a cluster of large pods until killed."""
-    _LargePods.what = what
+def play_large(what: str, pods: int) -> None:
+    """Play the API server of a cluster of so many large pods until killed."""
+    _LargePods.what, _LargePods.pods = what, pods
     server = ThreadingHTTPServer(("127.0.0.1", 0), _LargePods)
     print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
     server.serve_forever()
@@ -248,20 +257,49 @@ def large(endpoint: str) -> tuple[float, int]:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(tracker.take().pods)
 
 
-def judge_large() -> list[str]:
-    """Print the most memory by what pods consist of; those above the bar."""
+def listed(endpoint: str) -> tuple[float, int]:
+    """The most MiB of a process that lists this cluster of large pods for a decision, and how many pods it read."""
+    sys.path.insert(0, str(ROOT / "functions" / "schedule"))
+    import handler  # noqa: F401, PLC0415 - for its memory
+
+    from shiplap.cluster.connect import connect  # noqa: PLC0415
+    from shiplap.cluster.list_pages import page_bytes_of  # noqa: PLC0415
+    from shiplap.settings import ClusterSettings  # noqa: PLC0415
+
+    settings = ClusterSettings(name="c", region="us-east-1", endpoint=endpoint, token="t")  # noqa: S106
+    api = connect(
+        settings,
+        describe_cluster=_unasked,
+        credentials=_unasked,
+        clock=_Clock(),
+        sleep=time.sleep,
+        page_bytes=page_bytes_of(SCHEDULE_BAR_MIB),
+    )
+    view = api.view()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(view.pods)
+
+
+def judge_large(reading: str, pods: int, bar_mib: int) -> list[str]:
+    """Print the most memory by what pods consist of; those above the bar. `reading` is "large" or "listed"."""
     missed = []
     for what in _PADDING:
         with subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, str(Path(__file__)), "play-large", what], stdout=subprocess.PIPE, text=True
+            [sys.executable, str(Path(__file__)), "play-large", what, str(pods)], stdout=subprocess.PIPE, text=True
         ) as server:
             assert server.stdout is not None
-            most, told = _run("large", server.stdout.readline().strip()).split()
+            most, told = _run(reading, server.stdout.readline().strip()).split()
             server.kill()
-        print(f"{LARGE_PODS} pods of {LARGE_BYTES / 2**20:.1f} MiB of {what}: {float(most):.0f} MiB, {told} told of")
-        if float(most) > BAR_MIB:
-            missed.append(f"{what}: {float(most):.0f} MiB of {BAR_MIB}")
+        print(f"{pods} pods of {LARGE_BYTES / 2**20:.1f} MiB of {what}: {float(most):.0f} MiB, {told} told of")
+        if float(most) > bar_mib:
+            missed.append(f"{reading}: {what}: {float(most):.0f} MiB of {bar_mib}")
     return missed
+
+
+def _judged() -> list[str]:
+    return [
+        *judge_large("large", LARGE_PODS, BAR_MIB),
+        *judge_large("listed", LISTED_PODS, SCHEDULE_BAR_MIB),
+    ]
 
 
 class _Heard:
@@ -366,12 +404,14 @@ def main() -> None:
             play(int(clusters))
         case ["together", clusters]:
             together(int(clusters))
-        case ["play-large", what]:
-            play_large(what)
+        case ["play-large", what, pods]:
+            play_large(what, int(pods))
         case ["large", endpoint]:
             print(*large(endpoint))
+        case ["listed", endpoint]:
+            print(*listed(endpoint))
         case ["large"]:
-            sys.exit(exit_code(judge_large()))
+            sys.exit(exit_code(_judged()))
         case _:
             with subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, str(Path(__file__)), "serve"], stdout=subprocess.PIPE, text=True
@@ -389,7 +429,7 @@ def main() -> None:
                 print(f"{pods:7} pods: {kept:5.0f} MiB, {most:5.0f} at most while a snapshot is made")
             for clusters in CLUSTERS:
                 print(_run("together", str(clusters)), end="")
-            sys.exit(exit_code(judge_large()))
+            sys.exit(exit_code(_judged()))
 
 
 if __name__ == "__main__":
