@@ -28,14 +28,15 @@ _MOST_NET_BYTES = 1 << 26
 class RowSet(msgspec.Struct, eq=False):
     """Rows of a template's catalogue at their prices, cheapest first, then by name; groups share them.
 
-    What follows from them is computed once. `remembered` are all sets whose net resources are remembered.
+    What follows from them is computed once. `nets` are the net resources of sets by `number`, as far as they are
+    remembered.
     """
 
     template: NodeClaimTemplate
     rows: Ints
     price: Floats
-    remembered: list[RowSet]
-    _net: Ints | None = None
+    number: int
+    nets: dict[int, Ints]
     _front: Ints | None = None
     _reach: Ints | None = None
     _among: Bools | None = None
@@ -44,14 +45,13 @@ class RowSet(msgspec.Struct, eq=False):
     @property
     def net(self) -> Ints:
         """The net resources of the rows [rows, resources]; forgotten with all others once these are too many."""
-        if self._net is None:
-            self._net = self.template.net[self.rows]
-            if (len(self.remembered) + 1) * self.template.net.nbytes > _MOST_NET_BYTES:
-                for other in self.remembered:
-                    other._net = None
-                self.remembered.clear()
-            self.remembered.append(self)
-        return self._net
+        known = self.nets.get(self.number)
+        if known is None:
+            known = self.template.net[self.rows]
+            if (len(self.nets) + 1) * self.template.net.nbytes > _MOST_NET_BYTES:
+                self.nets.clear()
+            self.nets[self.number] = known
+        return known
 
     @property
     def front(self) -> Ints:
@@ -241,13 +241,13 @@ class ClaimGroup(msgspec.Struct, eq=False):
 
 
 def row_set_of(
-    template: NodeClaimTemplate, requirements: Requirements, allowed: Bools, remembered: list[RowSet]
+    template: NodeClaimTemplate, requirements: Requirements, allowed: Bools, number: int, nets: dict[int, Ints]
 ) -> RowSet:
     """Those of the rows `allowed` [rows] that a claim of a template with these requirements may use."""
     price = template.prices_of_rows(requirements)
     rows = np.flatnonzero(allowed & np.isfinite(price) & (template.net >= 0).all(axis=1))
     rows = rows[np.argsort(price[rows], kind="stable")]
-    return RowSet(template, rows, price[rows], remembered)
+    return RowSet(template, rows, price[rows], number, nets)
 
 
 def make_group(
@@ -259,7 +259,7 @@ def make_group(
     row_set: RowSet | None = None,
 ) -> ClaimGroup:
     """The group of claims of a template that have accumulated `requirements` and may use the rows `allowed` [rows]."""
-    row_set = row_set or row_set_of(template, requirements, allowed, [])
+    row_set = row_set or row_set_of(template, requirements, allowed, 0, {})
     relaxed = minimums != minimums_of(requirements)
     return ClaimGroup(index, template, requirements, allowed, row_set, row_set.rows, row_set.price, minimums, relaxed)
 
@@ -278,7 +278,7 @@ class ClaimGroups:
         self._allowed: dict[bytes, Bools] = {}
         self._row_sets: dict[tuple[int, Requirements, bytes], RowSet] = {}
         self._by_rows: dict[tuple[int, bytes, bytes], RowSet] = {}
-        self._remembered: list[RowSet] = []
+        self._nets: dict[int, Ints] = {}
 
     def get(
         self,
@@ -309,7 +309,7 @@ class ClaimGroups:
         key = (template.index, told, content)
         known = self._row_sets.get(key)
         if known is None:
-            made = row_set_of(template, told, allowed, self._remembered)
+            made = row_set_of(template, told, allowed, len(self._row_sets), self._nets)
             alike = (template.index, made.rows.tobytes(), made.price.tobytes())
             known = self._row_sets[key] = self._by_rows.setdefault(alike, made)
         return known
