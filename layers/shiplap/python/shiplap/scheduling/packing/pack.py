@@ -51,7 +51,7 @@ ALL_PREFERRING, ALL_REQUIRING = 2_000, 8_000
 LEAST_PREFERRING, LEAST_REQUIRING = 2, 12
 """The least of each class, however many classes there are."""
 
-ALL_DEAD_ENDS, LEAST_DEAD_ENDS = 8_000, 4
+ALL_DEAD_ENDS, LEAST_DEAD_ENDS = 2_000, 2
 """Levels of preferences that leave no domain, of all classes together, and the least of each class."""
 
 _MANY_FAILURES = 2_000
