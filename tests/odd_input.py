@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,6 +39,23 @@ ODD: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from([[], {}, [[]], [None], {"": ""}, {"a": None}, [{}], {"a": {"b": {"c": []}}}]),
     st.recursive(st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=2), max_leaves=8),
 )
+
+NAMES = st.text(
+    st.characters(categories=["Cc", "Cf", "Zl", "Zp", "Lu", "Ll", "Sm", "Po", "Co"]), min_size=1, max_size=20
+) | st.sampled_from(
+    [
+        *("\x1b]0;owned\x07", "\x1b[2J", "\x9b31m", "[red]x[/red]", "[/]", "[link=file:///]x", ":boom:", "a\r\nb"),
+        *("\u202egpj.exe", "{{x}}", "%s", "-o"),
+    ]
+)
+"""Names that a terminal, a template or a printer of markup would obey, and others."""
+
+NAMES_OF_AN_EXAMPLE = 50
+
+SEEDS = st.integers(0, 2**64 - 1)
+"""Seeds of plain generators: drawing small inputs one by one takes Hypothesis many times as long as trying them."""
+
+INPUTS_OF_A_SEED = 40
 
 NOT_JSON: st.SearchStrategy[Any] = ODD | st.sampled_from([float("inf"), float("nan")])
 """The same, and what YAML knows and JSON does not."""
@@ -117,3 +135,8 @@ def damaged(draw: st.DrawFn, texts: Sequence[str], punctuation: str = "{}[]:#&*!
         new = draw(st.text(max_size=3) | st.sampled_from(list(punctuation)))
         text = text[:place] + new + text[place + gone :]
     return text
+
+
+def controls(text: str) -> list[str]:
+    """The control characters of a text, but for the ends of its lines and tabs."""
+    return [character for character in text if unicodedata.category(character) == "Cc" and character not in "\n\t"]

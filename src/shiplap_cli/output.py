@@ -41,7 +41,14 @@ Output = Annotated[Format, typer.Option("-o", "--output", help="Output format.",
 
 
 class SafeConsole(Console):
-    """A console that shows no control character but its own: texts come from manifests, pods and API servers."""
+    """A console that shows texts as they are: they come from manifests, pods, API servers and AWS.
+
+    No control character leaves it but its own, and square brackets and colons of a text are no markup.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        """Args: options: those of Rich's console."""
+        super().__init__(markup=False, emoji=False, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The segments of what is shown, each text of it printable."""
@@ -98,6 +105,17 @@ def _print(page: RenderableType) -> None:
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines.getvalue().split("\n")[:-1]))
 
 
+def confirm(question: str) -> None:
+    """Ask on stderr whether to go on. Raises typer.Abort when the answer is no."""
+    typer.confirm(printable(question), abort=True, err=True)
+
+
+def ask(question: str) -> str:
+    """Ask on stderr for a text."""
+    answer: str = typer.prompt(printable(question), err=True)
+    return answer
+
+
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[str], None]]:
     """Shows a text while the command waits, on stderr and only on a terminal; the yielded function changes the text."""
@@ -105,8 +123,8 @@ def progress(text: str) -> Iterator[Callable[[str], None]]:
     if console is None or not console.is_terminal:
         yield lambda _: None
         return
-    with console.status(text) as shown:
-        yield shown.update
+    with console.status(Text(text)) as shown:
+        yield lambda changed: shown.update(Text(changed))
 
 
 def counted(number: int, noun: str) -> str:

@@ -11,19 +11,19 @@ import tracemalloc
 import zlib
 from collections.abc import Iterator
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 import urllib3
 from hypothesis import given
-from hypothesis import strategies as st
 
 from shiplap.cluster import bounded_connections
 from shiplap.cluster.bounded_connections import time_limit
 from shiplap.cluster.transport import StaticToken, Transport
 from shiplap.errors import ClusterError
-from tests.odd_input import fuzzed
+from tests.odd_input import INPUTS_OF_A_SEED, SEEDS, fuzzed
 
 MOST_BYTES = 50_000
 LONGEST_S = 60.0
@@ -190,66 +190,64 @@ def answered(body: bytes, packing: str, sizes: list[int]) -> bytes:
     return b"HTTP/1.1 200 OK\r\n" + encoding + b"Content-Length: %d\r\n\r\n" % len(packed) + packed
 
 
-@fuzzed(0.4, usual=60)
-@given(
-    st.binary(max_size=300) | st.sampled_from([b'{"items":[]}' * 500, b"", b"x" * MOST_BYTES]),
-    st.sampled_from(["", "gzip", "deflate"]),
-    st.lists(st.integers(1, 400), max_size=4),
-    st.lists(st.integers(0, 2**31), max_size=8),
-)
-def test_a_sound_answer_is_read_however_it_is_cut_and_packed(
-    body: bytes, packing: str, sizes: list[int], cuts: list[int]
-) -> None:
+BODIES = (b'{"items":[]}' * 500, b"", b"x" * MOST_BYTES)
+
+
+@fuzzed(0.4 / INPUTS_OF_A_SEED, usual=2)
+@given(SEEDS)
+def test_a_sound_answer_is_read_however_it_is_cut_and_packed(seed: int) -> None:
+    draw = Random(seed)  # noqa: S311 - input
     with pytest.MonkeyPatch.context() as patched:
-        made = Clock()
-        patched.setattr(bounded_connections, "time", made)
-        found, _ = asked(in_pieces(answered(body, packing, sizes), cuts), made)
-    assert found == body
+        for _ in range(INPUTS_OF_A_SEED):
+            made = Clock()
+            patched.setattr(bounded_connections, "time", made)
+            body = draw.choice((*BODIES, *[draw.randbytes(draw.randint(0, 300))] * 6))
+            sizes = [draw.randint(1, 400) for _ in range(draw.randint(0, 4))]
+            whole = answered(body, draw.choice(("", "gzip", "deflate")), sizes)
+            pieces = in_pieces(whole, [draw.randrange(2**31) for _ in range(draw.randint(0, 8))])
+            found, _ = asked(pieces, made)
+            assert found == body, pieces
 
 
-PIECES = st.lists(
-    st.builds(
-        Piece,
-        st.binary(max_size=40)
-        | st.sampled_from(
-            [
-                *HEADS,
-                b"ffffffff\r\n",
-                b"-5\r\nxxxxx\r\n",
-                b"5\r\nxxxxx\r\n",
-                b"0\r\n\r\n",
-                b"\n" * 50,
-                b"x" * 5_000,
-                gzip.compress(bytes(3_000_000)),
-                gzip.compress(b"x" * 90)[:-9],
-            ]
-        ),
-        st.sampled_from([0.0, 0.0, 0.1, 5.0, 29.0, 31.0, 200.0]),
-        st.sampled_from([1, 1, 1, 3, 400]),
-    ),
-    max_size=6,
+ODD_BYTES = (
+    *HEADS,
+    b"ffffffff\r\n",
+    b"-5\r\nxxxxx\r\n",
+    b"-1\r\n",
+    b"5\r\nxxxxx\r\n",
+    b"0\r\n\r\n",
+    b"\n" * 50,
+    b"x" * 5_000,
+    gzip.compress(bytes(3_000_000)),
+    gzip.compress(b"x" * 90)[:-9],
 )
+ODD_HEADS = (*HEADS, answered(b"x" * 90, "gzip", []), answered(b"{}", "", [1, 1]))
+SMALL = b"0123456789abcdef-;\r\n: x"
 
 
-@fuzzed(0.6, usual=150)
-@given(
-    st.sampled_from([*HEADS, answered(b"x" * 90, "gzip", []), answered(b"{}", "", [1, 1])]),
-    PIECES,
-    st.booleans(),
-    st.integers(0, 2**31),
-)
-def test_any_answer_ends_in_time_and_is_held_in_part_at_most(
-    head: bytes, pieces: list[Piece], watch: bool, cut: int
-) -> None:
+def odd_piece(draw: Random) -> Piece:
+    some = draw.randbytes(draw.randint(0, 40))
+    small = bytes(draw.choices(SMALL, k=draw.randint(0, 8)))
+    data = draw.choice((some, small, small + b"\r\n" + some, *[draw.choice(ODD_BYTES)] * 3))
+    return Piece(data, draw.choice((0.0, 0.0, 0.1, 5.0, 29.0, 31.0, 200.0)), draw.choice((1, 1, 1, 3, 400)))
+
+
+@fuzzed(0.6 / INPUTS_OF_A_SEED, usual=4)
+@given(SEEDS)
+def test_any_answer_ends_in_time_and_is_held_in_part_at_most(seed: int) -> None:
+    draw = Random(seed)  # noqa: S311 - input
     with pytest.MonkeyPatch.context() as patched:
-        made = Clock()
-        patched.setattr(bounded_connections, "time", made)
-        start = head % (cut % 9_000) if b"%d" in head else head[: cut % (len(head) + 1)] if cut % 5 == 0 else head
-        found, sock = asked([Piece(start), *pieces], made, watch=watch)
-    assert made.now_s - 1000.0 <= LONGEST_S + 0.001
-    if found is not None and not watch:
-        assert len(found) <= MOST_BYTES
-    assert sock.read_bytes <= max(MOST_BYTES, _MOST_OF_AN_ERROR) + _DECODED_AT_ONCE or watch
+        for _ in range(INPUTS_OF_A_SEED):
+            made = Clock()
+            patched.setattr(bounded_connections, "time", made)
+            head, watch = draw.choice(ODD_HEADS), draw.random() < 0.5
+            head = head % draw.randrange(9_000) if b"%d" in head else head
+            head = head[: draw.randint(0, len(head))] if draw.random() < 0.2 else head
+            pieces = [Piece(head), *(odd_piece(draw) for _ in range(draw.randint(0, 6)))]
+            found, sock = asked(pieces, made, watch=watch)
+            assert made.now_s - 1000.0 <= LONGEST_S + 0.001, pieces
+            assert found is None or watch or len(found) <= MOST_BYTES, pieces
+            assert watch or sock.read_bytes <= max(MOST_BYTES, _MOST_OF_AN_ERROR) + _DECODED_AT_ONCE, pieces
 
 
 def test_an_answer_without_end_is_left(clock: Clock) -> None:
@@ -263,6 +261,16 @@ def test_an_answer_without_end_is_left(clock: Clock) -> None:
         found, sock = asked([Piece(dripped), Piece(b"x", 1.0, 10**9)], clock)
         assert found is None
         assert clock.now_s - began_s <= LONGEST_S + 0.001
+
+
+@pytest.mark.parametrize("watch", [False, True])
+@pytest.mark.parametrize("size", [b"-1", b"-2", b"-ffffffff"])
+def test_a_chunk_of_a_negative_size_ends_the_answer(clock: Clock, size: bytes, watch: bool) -> None:
+    """-1 means to read to the end, without a bound."""
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + size + b"\r\n"
+    found, sock = asked([Piece(head), Piece(b"x" * 1000, times=10**4)], clock, watch=watch)
+    assert found is None
+    assert sock.read_bytes <= _DECODED_AT_ONCE
 
 
 def test_a_bomb_is_not_unpacked(clock: Clock) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import io
 import json
-import unicodedata
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,12 @@ from rich.text import Text
 import shiplap_cdk
 import shiplap_cli
 from shiplap.printable import printable, printable_json
-from shiplap_cli.output import Format, SafeConsole, emit, fail, note
+from shiplap_cli.output import Format, SafeConsole, ask, confirm, emit, fail, note
+from tests.odd_input import controls
 
 HOSTILE = "a\x1b]0;owned\x07b\x9b2Jc\rd\x7fe\u202ef\x00"
 SHOWN = "a\\x1b]0;owned\\x07b\\x9b2Jc\\rd\\x7fe\\u202ef\\x00"
 NAMES = st.text(st.characters(categories=["Cc", "Cf", "Lu", "Sm"]), max_size=40)
-
-
-def controls(text: str) -> list[str]:
-    return [character for character in text if unicodedata.category(character) == "Cc" and character not in "\n\t"]
 
 
 def test_hidden_characters_are_written_out() -> None:
@@ -53,6 +49,23 @@ def test_a_page_shows_none_in_texts_tables_and_titles(name: str) -> None:
     assert controls(drawn.getvalue()) == []
 
 
+@pytest.mark.parametrize("name", ["[/]", "[red]a[/red]", "[link=file:///etc]b[/link]", ":warning:"])
+def test_a_name_is_no_markup(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = Table(name, title=name, box=None)
+    page.add_row(name)
+    emit({}, Format.TABLE, lambda: page)
+    assert capsys.readouterr().out.count(name) == 3
+
+
+def test_a_question_hides_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\nb\n"))
+    confirm(HOSTILE)
+    assert ask(HOSTILE) == "b"
+    printed = capsys.readouterr()
+    assert SHOWN in printed.err
+    assert controls(printed.out + printed.err) == []
+
+
 def test_a_terminal_still_gets_colours() -> None:
     drawn = io.StringIO()
     SafeConsole(file=drawn, force_terminal=True, color_system="standard", width=200, _environ={}).print(
@@ -75,6 +88,11 @@ def test_every_format_hides_none(output: Format, capsys: pytest.CaptureFixture[s
 
 
 SOURCES = [path for package in (shiplap_cli, shiplap_cdk) for path in sorted(Path(package.__path__[0]).rglob("*.py"))]
+DOORS = {"sys.stdout.write", "sys.stderr.write", "Console", "Text.from_markup"} | {
+    f"{module}.{function}"
+    for module in ("typer", "click")
+    for function in ("confirm", "prompt", "echo", "secho", "style")
+}
 OWN_TEXT_ONLY = {"completion.py": "the script for a shell, made of names of commands", "layers.py": "names of layers"}
 
 
@@ -86,6 +104,6 @@ def test_commands_write_through_one_module(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            assert called not in ("sys.stdout.write", "sys.stderr.write", "Console"), f"line {node.lineno}"
+            assert called not in DOORS, f"line {node.lineno}"
             if called == "print":
                 assert "printable" in ast.unparse(node), f"line {node.lineno}"

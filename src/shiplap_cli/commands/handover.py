@@ -48,7 +48,7 @@ from shiplap_cli.migration.handed_nodes import (
     to_karpenter,
     to_shiplap,
 )
-from shiplap_cli.output import Format, Output, Printed, emit, note, plain_table
+from shiplap_cli.output import Format, Output, Printed, confirm, emit, note, plain_table
 
 _BATCH = 100
 _NODE_CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
@@ -189,7 +189,7 @@ def _ask(found: Handover, to: Owner) -> None:
         )
     for item in found.left:
         note(f"{item.claim} stays: {item.reason}\n")
-    typer.confirm(f"Hand {len(found.nodes)} nodes to {to}?", abort=True, err=True)
+    confirm(f"Hand {len(found.nodes)} nodes to {to}?")
 
 
 def document_of(

@@ -31,7 +31,7 @@ from shiplap_cli.installs.releases import (
     objections,
     releases_of,
 )
-from shiplap_cli.output import Format, Output, Printed, counted, emit, fail, plain_table, warning_line
+from shiplap_cli.output import Format, Output, Printed, confirm, counted, emit, fail, plain_table, warning_line
 
 
 class RollbackDocument(Printed, frozen=True, omit_defaults=True):
@@ -125,7 +125,8 @@ def _agreed(moves: Sequence[AliasMove], *, yes: bool) -> bool:
     if sys.stdin is None or not sys.stdin.isatty():
         return False
     steps = ", ".join(f"{move.function} {move.current} to {move.target}" for move in moves)
-    return typer.confirm(f"Move the aliases of {counted(len(moves), 'function')} ({steps})?", abort=True, err=True)
+    confirm(f"Move the aliases of {counted(len(moves), 'function')} ({steps})?")
+    return True
 
 
 def _move(client: Any, install: DeployedInstall, deployed: DeployedVersions, release: InstallRelease) -> None:

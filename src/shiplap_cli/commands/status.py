@@ -24,7 +24,7 @@ from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallS
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_cli.installs.find_install import STACK, Bucket, DeployedInstall, Dev, Stack, find_install
 from shiplap_cli.installs.install_metrics import InstallMetrics, gather_metrics, queues_of
-from shiplap_cli.output import Format, HtmlFile, Output, emit, plain_table, spaced, titled_table, write_page
+from shiplap_cli.output import Format, HtmlFile, Output, confirm, emit, plain_table, spaced, titled_table, write_page
 from shiplap_cli.render.status_page import CatalogDocument, ClusterStatusDocument, StatusDocument, metrics_page
 
 _OLD_S = 3 * 3600
@@ -81,7 +81,7 @@ def _redrive(install: DeployedInstall, output: Format, *, ask: bool) -> int:
         if sys.stdin is None or not sys.stdin.isatty():
             raise InvalidInput("--redrive", "asks before it moves messages; add --yes where nobody can answer")
         listed = ", ".join(f"{number} of {name}" for name, number in waiting.items() if number)
-        typer.confirm(f"Put dead letters back ({listed})?", abort=True, err=True)
+        confirm(f"Put dead letters back ({listed})?")
     moved = {name.lower(): dead_letter_queues.redrive(dead, queue) for name, (dead, queue) in urls.items()}
     answer = {name: {"moved": done, "malformed": left} for name, (done, left) in moved.items()}
     rows = [(name, str(done), str(left)) for name, (done, left) in moved.items()]

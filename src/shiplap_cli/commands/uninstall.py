@@ -30,7 +30,19 @@ from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs.context_access import enter_context
 from shiplap_cli.installs.find_install import STACK, DeployedInstall, Stack, aws_client, find_install
 from shiplap_cli.installs.installed import settings_of
-from shiplap_cli.output import Format, Output, Printed, counted, emit, fail, note, plain_table, progress, warning_line
+from shiplap_cli.output import (
+    Format,
+    Output,
+    Printed,
+    confirm,
+    counted,
+    emit,
+    fail,
+    note,
+    plain_table,
+    progress,
+    warning_line,
+)
 from shiplap_cli.removal.abandoned_identities import LeftIdentity
 from shiplap_cli.removal.finalizers import ReleasedObject, held_objects, release
 
@@ -417,7 +429,7 @@ def _agree(question: str, *, yes: bool) -> None:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise InvalidInput("uninstall", f"asks before each step; add --yes where nobody can answer: {question}")
-    typer.confirm(question, abort=True, err=True)
+    confirm(question)
 
 
 def _end_what_is_abandoned(found: NodeIdentities, agree: Callable[[str], None]) -> tuple[LeftIdentity, ...]:
@@ -497,7 +509,7 @@ def _finalizers_only(
             instances = sorted({item.instance for item in held if item.instance})
             note(f"{len(instances)} instances are still there: {', '.join(instances)}\n")
             question = f"Remove the finalizers of {len(held)} objects? kubectl delete drains their nodes no more."
-            typer.confirm(question, abort=True, err=True)
+            confirm(question)
         document = UninstallDocument(objects=release(cluster, held))
     except ClusterError as error:
         raise InvalidInput(f"context {access.context}", str(error)) from error

@@ -16,7 +16,7 @@ from shiplap_cli.first_install.install_files import Choices, InstallFile, first_
 from shiplap_cli.first_install.surroundings import Client, ClusterSurroundings, clusters_of, look_around
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import aws_client
-from shiplap_cli.output import Format, Output, Printed, emit, progress, yaml_text
+from shiplap_cli.output import Format, Output, Printed, ask, emit, progress, yaml_text
 
 _CAPACITY_TYPES = ("on-demand", "spot")
 
@@ -140,7 +140,7 @@ def _chosen(names: Sequence[str], region: str) -> str:
     known = ", ".join(names)
     if sys.stdin is None or not sys.stdin.isatty():
         raise InvalidInput("--cluster", f"name one of {known}")
-    name: str = typer.prompt(f"Which cluster ({known})?", err=True)
+    name = ask(f"Which cluster ({known})?")
     if name not in names:
         raise InvalidInput("--cluster", f"there is no EKS cluster {name!r} in {region}; there are {known}")
     return name

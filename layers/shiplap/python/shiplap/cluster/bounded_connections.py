@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse
 from math import inf
 from typing import Any
 
@@ -76,6 +76,12 @@ class _BoundedResponse(HTTPResponse):
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
         self.fp = io.BufferedReader(_Until(self.fp.detach(), sock, _ENDS_AT.get()))
+
+    def _safe_read(self, amt: int) -> bytes:
+        """Read a part of a chunk. One of size -1 would be read without a bound, and urllib3 takes the size as sent."""
+        if amt < 0:
+            raise HTTPException(f"a chunk has {amt} bytes")
+        return super()._safe_read(amt)  # type: ignore[misc, no-any-return]
 
 
 class _BoundedConnection(HTTPConnection):
