@@ -16,6 +16,7 @@ import pytest
 from shiplap.errors import ShiplapError
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_cdk.artifacts import layers
+from shiplap_cdk.artifacts.library_source import without_docstrings
 from shiplap_cdk.artifacts.service_models import SERVICES
 from tests.registries import packages_of_a_registry
 
@@ -136,8 +137,54 @@ def test_bytecode_is_never_checked_and_names_no_path_of_this_machine(tmp_path: P
             assert data[4:8] == b"\x01\x00\x00\x00", "the flags of an unchecked hash"
             code = marshal.loads(data[16:])  # noqa: S302 - our own bytecode
             assert code.co_filename.startswith("/opt/python/shiplap/")
-            said = ast.get_docstring(ast.parse(archive.read(source_of(name))), clean=False)
-            assert said is None or said not in code.co_consts, "docstrings are uploaded once, in the source"
+            own = layers.LIBRARY.parent / source_of(name).removeprefix("python/")
+            said = ast.get_docstring(ast.parse(own.read_text()), clean=False)
+            assert said is None or said not in code.co_consts
+
+
+def test_sources_have_each_statement_in_its_line_and_no_docstring(tmp_path: Path) -> None:
+    """Stack traces show lines of the layer, and people look them up in the repository."""
+    layer = layers.library(layers.HERE, tmp_path)
+    with zipfile.ZipFile(layer.path) as archive:
+        for name in (name for name in archive.namelist() if name.endswith(".py")):
+            own = (layers.LIBRARY.parent / name.removeprefix("python/")).read_text().split("\n")
+            shipped_lines = archive.read(name).decode().split("\n")
+            assert len(shipped_lines) == len(own), name
+            changed = {line for mine, line in zip(own, shipped_lines, strict=True) if mine != line}
+            assert {line.strip() for line in changed} <= {"", "..."}, name
+            assert ast.dump(_undescribed(shipped_lines)) == ast.dump(_undescribed(own)), name
+            statements = [item for item in ast.walk(ast.parse("\n".join(shipped_lines))) if isinstance(item, ast.stmt)]
+            assert [item for item in statements if _says_only(item) and item.value.value is not ...] == [], name  # type: ignore[attr-defined]
+
+
+def _undescribed(lines: list[str]) -> ast.Module:
+    """The syntax without strings that are statements, and without `...`."""
+    tree = ast.parse("\n".join(lines))
+    for block in ast.walk(tree):
+        if isinstance(getattr(block, "body", None), list):
+            kept = [item for item in block.body if not _says_only(item)]  # type: ignore[attr-defined]
+            block.body = kept  # type: ignore[attr-defined]
+    return tree
+
+
+def _says_only(statement: ast.stmt) -> bool:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and (isinstance(value.value, str) or value.value is ...)
+
+
+@pytest.mark.parametrize(
+    ("source", "kept"),
+    [
+        ('"""Says."""\nx = 1\n', "\nx = 1\n"),
+        ('x = 1\n"""Is\n\none."""\ny = 2', "x = 1\n\n\n\ny = 2"),
+        ('class A(B):\n    """Says."""\n', "class A(B):\n    ...\n"),
+        ('def f():\n    """Sé\n    ys."""\n    return """a"""', 'def f():\n\n\n    return """a"""'),
+        ('def f(): "Says."\n', 'def f(): "Says."\n'),
+        ('x = 1; "is"\n', 'x = 1; "is"\n'),
+    ],
+)
+def test_only_descriptions_that_stand_alone_are_left_out(source: str, kept: str) -> None:
+    assert without_docstrings(source) == kept
 
 
 def test_bytecode_is_left_out_when_this_interpreter_writes_another_kind(tmp_path: Path) -> None:

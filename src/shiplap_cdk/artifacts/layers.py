@@ -31,7 +31,7 @@ import msgspec
 import shiplap
 from shiplap.errors import ShiplapError
 from shiplap.settings import Settings
-from shiplap_cdk.artifacts import service_models
+from shiplap_cdk.artifacts import library_source, service_models
 from shiplap_cdk.shipped_files import CHECKOUT, is_installed, shipped
 
 
@@ -130,7 +130,7 @@ def _operations(sources: Sequence[Path]) -> Iterator[bytes]:
 
 
 def library(target: Target, build: Path = BUILD) -> Layer:
-    """The package `shiplap`; the same for every platform."""
+    """The package `shiplap` without its docstrings; the same for every platform."""
     files = list(_library_files())
     inputs = [part for path in files for part in (str(path.relative_to(LIBRARY)).encode(), path.read_bytes())]
 
@@ -138,10 +138,18 @@ def library(target: Target, build: Path = BUILD) -> Layer:
         for path in files:
             copy = folder / "shiplap" / path.relative_to(LIBRARY)
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
+            copy.write_bytes(_shipped_source(path) if path.suffix == ".py" else path.read_bytes())
 
-    inputs.append(Path(__file__).read_bytes())
+    inputs += [Path(module).read_bytes() for module in (__file__, library_source.__file__)]
     return _built("library", Target("any", target.python), inputs, build, fill, docstrings=False)
+
+
+def _shipped_source(path: Path) -> bytes:
+    """Raises ShiplapError for what is no Python."""
+    try:
+        return library_source.without_docstrings(path.read_text(encoding="utf-8")).encode()
+    except SyntaxError as error:
+        raise ShiplapError(f"a layer's source does not compile: {path.name}: {error}") from error
 
 
 def settings(compiled: Settings, build: Path = BUILD) -> Layer:
