@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiplap.instances.capacity.learned_capacity import with_observation
+from shiplap.instances.catalog.overlays import with_capacity
 from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Observation
 from tests.unit.instances.given_instances import MIB, kind, node_class, resolved, yields
 
@@ -110,6 +111,7 @@ def assert_near_the_truth(found: InstanceType, case: Played, nominal: int) -> No
     for resource, amount in truth.items():
         assert found.verified
         assert least.get(resource, amount) <= found.allocatable[resource] <= amount, resource
+        assert found.careful_allocatable[resource] == found.allocatable[resource], "pods that have missed fit as well"
     assert "hugepages-2Mi" not in found.capacity
 
 
@@ -147,6 +149,61 @@ def test_one_broken_node_changes_nothing_for_other_clusters_and_stops_nothing_in
     later = seen_by("blue", NOW + 3601 + days * DAY_S)
     assert {name: later.careful_allocatable[name] for name in before.allocatable} == before.careful_allocatable
     assert {name: later.allocatable[name] for name in before.allocatable} == before.allocatable
+
+
+FUSE, SLICES = "smarter-devices/fuse", "nvidia.com/mig-1g.5gb"
+
+
+@PROFILE
+@given(
+    st.sampled_from(TYPES),
+    st.sampled_from((FUSE, SLICES)),
+    st.integers(1, 4999),
+    st.integers(1, 5000),
+    st.floats(3601, 59 * DAY_S),
+    st.sampled_from(("blue", "green")),
+)
+def test_one_node_holds_back_a_foreign_resource_that_an_overlay_states_for_an_hour_at_most(
+    name: str, resource: str, free: int, there: int, later_s: float, asking: str
+) -> None:
+    """Then a pilot may rely on the overlay, and all else on what the node has shown."""
+    before = yields(name, node_class(), answered=resolved())
+    capacity, allocatable = truth_of(before, kind(name).memory_info.size_in_mi_b * MIB, 0.05)
+    false = ({**capacity, resource: max(free, there)}, {**allocatable, resource: free})
+    key = (before.ami, name, before.kubelet_hash)
+    learned = (with_observation(None, Observation(*key, *false, NOW, "blue", "broken")),)
+
+    def stated(now: float) -> InstanceType:
+        seen = yields(name, node_class(), answered=resolved(), learned=learned, cluster=asking, now=now)
+        return with_capacity(seen, {resource: 5000})
+
+    if asking == "blue" and there <= free:
+        assert stated(NOW + 60).allocatable[resource] == free
+    later = stated(NOW + later_s)
+    assert later.allocatable[resource] == 5000
+    if asking == "blue":
+        assert not later.verified
+        assert later.careful_allocatable[resource] == free
+
+
+@PROFILE
+@given(st.integers(2, 8), st.integers(1, 4999), st.integers(0, 59))
+def test_a_foreign_resource_that_several_nodes_report_alike_outlives_an_overlay(
+    nodes: int, amount: int, days: int
+) -> None:
+    """Two nodes for a day, three for a week, more for sixty days."""
+    before = yields("m5.large", node_class(), answered=resolved())
+    capacity, allocatable = truth_of(before, kind("m5.large").memory_info.size_in_mi_b * MIB, 0.05)
+    learned: LearnedCapacity | None = None
+    for number in range(nodes):
+        key = (before.ami, "m5.large", before.kubelet_hash)
+        told = ({**capacity, FUSE: amount}, {**allocatable, FUSE: amount})
+        learned = with_observation(learned, Observation(*key, *told, NOW, "blue", f"n{number}"))
+    assert learned is not None
+    now = NOW + days * DAY_S
+    seen = yields("m5.large", node_class(), answered=resolved(), learned=(learned,), cluster="blue", now=now)
+    counts = days <= {2: 1, 3: 7}.get(nodes, 60)
+    assert with_capacity(seen, {FUSE: 5000}).allocatable[FUSE] == (amount if counts else 5000)
 
 
 @PROFILE

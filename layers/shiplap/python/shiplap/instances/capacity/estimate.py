@@ -232,9 +232,9 @@ class CapacityEstimator:
             allowed = allowed_amounts(kind, formula, self._overhead(kind, formula, kubelet))
             trusted = self._knowledge.trusted(ami, kind.instance_type, kubelet_hash, allowed)
         found = self._estimated(kind, ami, kubelet_hash, formula, trusted, kubelet)
-        if found.verified:
+        if found.verified and not trusted.fading:
             return found
-        bound = _below_doubted(found, trusted)
+        bound = {} if found.verified else _below_doubted(found, trusted)
         heard = self._knowledge.voices(ami, kind.instance_type, kubelet_hash)
         return msgspec.structs.replace(found, careful=bound, voices=heard)
 
@@ -296,7 +296,7 @@ class CapacityEstimator:
             kept,
             {},
             verified=not trusted.in_doubt,
-            sources=sources | dict.fromkeys(trusted.capacity, "learned"),
+            sources=sources | dict.fromkeys(trusted.capacity, "learned") | dict.fromkeys(trusted.fading, "reported"),
             overhead_fraction=overhead_fraction(kubelet),
         )
 

@@ -57,13 +57,15 @@ class TrustedAmounts(msgspec.Struct, frozen=True):
 
     `capacity` and `allocatable` are settled: the resources that are absent have not been reported, or are in doubt.
     `doubted_capacity` and `doubted_allocatable` are far below what is allowed, reported by the cluster's own nodes, and
-    not confirmed yet: only a pilot may rely on more. Of memory, allocatable includes huge pages.
+    not confirmed yet: only a pilot may rely on more. Of memory, allocatable includes huge pages. `fading` are settled
+    resources that EC2 does not describe, if their amounts would be forgotten by now as far ones are.
     """
 
     capacity: dict[str, int]
     allocatable: dict[str, int]
     doubted_capacity: dict[str, int]
     doubted_allocatable: dict[str, int]
+    fading: frozenset[str] = frozenset()
 
     @property
     def in_doubt(self) -> bool:
@@ -89,14 +91,19 @@ class _Figure(NamedTuple):
     amount: int | None
     supporters: int = 0
     doubted: int | None = None
+    is_fading: bool = False
 
 
 class _Amounts(NamedTuple):
-    """By resource: what is settled, and what is in doubt."""
+    """By resource: what is settled, and what is in doubt; the settled resources that are `fading`."""
 
     settled: dict[str, int]
     doubted: dict[str, int]
+    fading: set[str]
 
+
+_NONE = AllowedRange(1, 0)
+"""Every amount is far of it."""
 
 _Amounted = tuple[ReportedAmounts, Mapping[str, int]]
 """A report, and its capacity or its allocatable."""
@@ -123,7 +130,13 @@ def trusted_amounts(
         allocatable.setdefault(name, []).append((report, _with_huge_pages(report)))
     of_capacity = _settled(capacity, cluster, allowed.capacity, now)
     of_allocatable = _settled(allocatable, cluster, allowed.allocatable, now)
-    return TrustedAmounts(of_capacity.settled, of_allocatable.settled, of_capacity.doubted, of_allocatable.doubted)
+    return TrustedAmounts(
+        of_capacity.settled,
+        of_allocatable.settled,
+        of_capacity.doubted,
+        of_allocatable.doubted,
+        frozenset(of_capacity.fading | of_allocatable.fading),
+    )
 
 
 class FarStanding(StrEnum):
@@ -207,7 +220,7 @@ def trusted_memory(
 
 def _settled(of_clusters: _OfClusters, cluster: str, allowed: Mapping[str, AllowedRange], now: float) -> _Amounts:
     """The settled amounts and those in doubt."""
-    found = _Amounts({}, {})
+    found = _Amounts({}, {}, set())
     resources = {name for reports in of_clusters.values() for _, amounts in reports for name in amounts}
     for resource in sorted(resources):
         range_ = _range_of(resource, allowed)
@@ -220,6 +233,8 @@ def _settled(of_clusters: _OfClusters, cluster: str, allowed: Mapping[str, Allow
             found.settled[resource] = amount
         if own.doubted is not None:
             found.doubted[resource] = own.doubted
+        if own.is_fading:
+            found.fading.add(resource)
     return found
 
 
@@ -255,7 +270,8 @@ def _of_cluster(resource: str, votes: list[_Vote], allowed: AllowedRange | None,
         return _Figure(None)
     middle = _median(amounts, allowed)
     if allowed is None or (allowed.holds(middle) and resource.startswith(HUGE_PAGES)):
-        return _smallest([amount for amount in amounts if near(amount, middle)])
+        alike = _smallest([amount for amount in amounts if near(amount, middle)])
+        return alike if allowed is not None else alike._replace(is_fading=now > _counting_until(votes, _NONE)[middle])
     if allowed.holds(middle):
         return _smallest([amount for amount in amounts if allowed.holds(amount)])
     supporters = [amount for amount in amounts if near(amount, middle) and not allowed.holds(amount)]

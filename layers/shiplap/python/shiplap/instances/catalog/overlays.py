@@ -163,17 +163,21 @@ def with_capacity(kind: InstanceType, capacity: Mapping[str, int]) -> InstanceTy
     """The type with some amounts replaced by those of a user; memory that a user states counts as verified.
 
     Of a learned amount and an override the smaller one counts: a kubelet of exactly this AMI, type and settings has
-    reported it.
+    reported it. An amount that few nodes have reported, some time ago, is what all but a pilot rely on.
     """
     amounts, kept = dict(kind.capacity), dict(kind.overhead)
-    sources, careful = dict(kind.sources), dict(kind.careful)
+    sources, careful, is_in_doubt = dict(kind.sources), dict(kind.careful), False
     for resource, wanted in sorted(capacity.items()):
         before = amounts.get(resource, 0)
         if sources.get(resource) == "learned" and before < wanted:
             continue
         amounts[resource] = wanted
+        is_tried = sources.get(resource) == "reported" and before - kept.pop(resource, 0) < wanted
         sources[resource] = "override"
-        if careful:
+        if is_tried:
+            careful[resource] = kind.allocatable[resource]
+            is_in_doubt = True
+        elif careful:
             careful[resource] = wanted
         fraction = kind.overhead_fraction.get(resource)
         if fraction:
@@ -184,7 +188,7 @@ def with_capacity(kind: InstanceType, capacity: Mapping[str, int]) -> InstanceTy
         overhead=kept,
         sources=sources,
         careful=careful,
-        verified=kind.verified or MEMORY in capacity,
+        verified=(kind.verified or MEMORY in capacity) and not is_in_doubt,
     )
 
 

@@ -258,7 +258,7 @@ def origin(item: InstanceType, resource: str, *, careful: bool = False) -> str:
     """Where the figure of a resource comes from, in words; nothing for figures that nobody needs to doubt."""
     source = item.sources.get(resource, "")
     ami = item.ami or "its AMI"
-    if source.startswith("learned"):
+    if source.startswith(("learned", "reported")):
         return f"learned from nodes of {ami}"
     if source.startswith("imported"):
         return f"as low as nodes of other installs reported, never measured here on {ami}"
