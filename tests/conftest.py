@@ -10,8 +10,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from shiplap.errors import ShiplapError
 from tests.commands import Shiplap
 from tests.own_logger import own_logger
+from tests.registries import leave_out_if_not_built
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("shiplap", deadline=None)
@@ -31,6 +33,26 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTED, *gc.get_threshold()[1:])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    """Layers are built by whatever fixture or test is the first to need them: none fails for want of a registry."""
+    try:
+        yield
+    except ShiplapError as error:
+        leave_out_if_not_built(error)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """As above."""
+    try:
+        yield
+    except ShiplapError as error:
+        leave_out_if_not_built(error)
+        raise
 
 
 @pytest.fixture(autouse=True)

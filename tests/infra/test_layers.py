@@ -18,7 +18,6 @@ from shiplap.settings import ClusterSettings, Settings
 from shiplap_cdk.artifacts import layers
 from shiplap_cdk.artifacts.library_source import without_docstrings
 from shiplap_cdk.artifacts.service_models import SERVICES
-from tests.registries import packages_of_a_registry
 
 MIB = 2**20
 ENDPOINTS = Path(botocore.__file__).parent / "data" / "endpoints.json"
@@ -28,8 +27,7 @@ SETTINGS = Settings(clusters=(ClusterSettings(name="demo", region="eu-west-1"),)
 @pytest.fixture(scope="module")
 def shipped() -> layers.Layer:
     """The dependencies for Lambda, from `build/layers` when they were built before."""
-    with packages_of_a_registry("packages for Lambda"):
-        return layers.dependencies(layers.LAMBDA)
+    return layers.dependencies(layers.LAMBDA)
 
 
 class _Rebuilt(NamedTuple):
@@ -43,8 +41,7 @@ class _Rebuilt(NamedTuple):
 def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> _Rebuilt:
     """The dependencies for this machine, not taken from `build/layers`."""
     endpoints = ENDPOINTS.read_bytes()
-    with packages_of_a_registry("packages of the layers"):
-        return _Rebuilt(layers.dependencies(layers.HERE, tmp_path_factory.mktemp("rebuilt")), endpoints)
+    return _Rebuilt(layers.dependencies(layers.HERE, tmp_path_factory.mktemp("rebuilt")), endpoints)
 
 
 def names(layer: layers.Layer) -> list[str]:
@@ -113,8 +110,7 @@ def test_the_library_is_reproducible(tmp_path: Path) -> None:
 
 
 def test_dependencies_are_reproducible(rebuilt: _Rebuilt) -> None:
-    with packages_of_a_registry("packages of the layers"):
-        before = layers.dependencies(layers.HERE)
+    before = layers.dependencies(layers.HERE)
 
     assert rebuilt.layer.path != before.path
     assert rebuilt.layer.path.read_bytes() == before.path.read_bytes()
@@ -207,8 +203,7 @@ def test_settings_change_the_layer_and_nothing_else_does(tmp_path: Path) -> None
 
 def test_a_function_finds_library_and_settings_in_its_layers(tmp_path: Path) -> None:
     """In a fresh interpreter that sees the layers and the standard library only."""
-    with packages_of_a_registry("packages of the layers"):
-        dependencies = layers.dependencies(layers.HERE)
+    dependencies = layers.dependencies(layers.HERE)
     parts = (dependencies, layers.library(layers.HERE), layers.settings(SETTINGS))
     for layer in parts:
         path = layers.unpack(layer, tmp_path)

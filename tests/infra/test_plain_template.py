@@ -32,8 +32,9 @@ _ASSET = re.compile(r"[0-9a-f]{64}\.(?:zip|json)")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(app: App, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the command wrote where an earlier synthesis and a file of the user's were."""
+    assert app, "its layers are built, or this is skipped"
     to = tmp_path_factory.mktemp("template") / "out"
     (to / "assets").mkdir(parents=True)
     (to / "assets" / "old.zip").write_text("")
