@@ -91,6 +91,15 @@ def test_a_share_of_what_aws_shows_is_counted_on_until_it_ends() -> None:
     assert [(item.id, item.commitment) for item in room.savings_plans] == [("m5", 3_200_000), ("sp", 8_000_000)]
 
 
+@pytest.mark.parametrize("zone", ["", ZONES[0]])
+def test_what_has_ended_since_aws_was_asked_does_not_count(zone: str) -> None:
+    ends_at = NOW - 60
+    reserved = (ReservedInstances("over", "c5.xlarge", 5, ends_at, zone),)
+    shown = account(plan(9, ends_at=ends_at), reserved=reserved, at=NOW - 3600)
+    assert counted_on(SETTINGS, shown, NOW).is_empty
+    assert not counted_on(SETTINGS, shown, ends_at - 1).is_empty
+
+
 def test_what_aws_said_more_than_a_day_ago_does_not_count() -> None:
     assert not counted_on(SETTINGS, account(plan(1), at=NOW - OLDEST_S), NOW).is_empty
     assert counted_on(SETTINGS, account(plan(1), at=NOW - OLDEST_S - 1), NOW).is_empty
@@ -140,6 +149,23 @@ def test_savings_plans_go_to_the_highest_saving_first() -> None:
     ledger = CommitmentLedger(CommitmentRoom(savings_plans=(SavingsPlan("sp", 40_000, LATER, rates=rates),)))
     uses = [InstanceUse("m5.large", "", 1), InstanceUse("c5.large", "", 1)]
     assert ledger.settle(uses, LISTED) == 100_000, "of the c5 half is saved, of the m5 a tenth"
+
+
+def test_the_highest_saving_is_a_share_of_the_price_not_an_amount() -> None:
+    """Of the 2xlarge 40,000 are saved, a tenth, and of the c5 24,000, three tenths."""
+    rates = {"m5.2xlarge": 360_000, "c5.large": 56_000}
+    ledger = CommitmentLedger(CommitmentRoom(savings_plans=(SavingsPlan("sp", 56_000, LATER, rates=rates),)))
+    uses = [InstanceUse("m5.2xlarge", "", 1), InstanceUse("c5.large", "", 1)]
+    assert ledger.settle(uses, LISTED) == 400_000
+
+
+def test_reserved_instances_go_to_the_accounts_other_instances_before_ours() -> None:
+    """The other install's large one takes them, so ours takes of the plan, which pays for no large ones."""
+    rates = {"m5.xlarge": 140_000}
+    counted = CommitmentRoom((), (RegionalRoom("m5", 16),), (SavingsPlan("sp", 200_000, LATER, rates=rates),))
+    others, ours = [InstanceUse("m5.large", "", 1)], [InstanceUse("m5.xlarge", "", 1)]
+    left = room_left(counted, others, ours, LISTED)
+    assert [item.commitment for item in left.savings_plans] == [60_000]
 
 
 def test_other_instances_of_the_account_use_commitments_first() -> None:

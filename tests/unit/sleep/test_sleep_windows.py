@@ -35,6 +35,12 @@ def test_a_weekly_window_lasts_over_days() -> None:
     assert found[1] == Span(at("2026-01-09T19:00"), at("2026-01-12T07:00"))
 
 
+@pytest.mark.parametrize("text", ["Fri 19:00 - Fri 19:00 UTC", "2026-01-02 19:00 - 2026-01-09 19:00 UTC"])
+def test_the_longest_window_is_seen_until_its_last_minute(text: str) -> None:
+    """It began a week before."""
+    assert spans(text, "2026-01-09T18:59", "2026-01-09T18:59") == [Span(at("2026-01-02T19:00"), at("2026-01-09T19:00"))]
+
+
 def test_a_dated_window_is_open_once() -> None:
     text = "2026-12-24 12:00 - 2026-12-27 07:00 Europe/Berlin"
 

@@ -16,8 +16,8 @@ from tests.kubernetes_objects import typed_pod
 UNTIL = 1_800_000_000
 
 
-def scope(name: str, kind: str = "NodePool", *, rehearsal: bool = False) -> SleepingScope:
-    return SleepingScope(kind, name, UNTIL - 3600, UNTIL, UNTIL - 300, rehearsal)
+def scope(name: str, kind: str = "NodePool", *, rehearsal: bool = False, until: int = UNTIL) -> SleepingScope:
+    return SleepingScope(kind, name, UNTIL - 3600, until, until - 300, rehearsal)
 
 
 def asleep(item: Pod, pools: list[NodePool], *scopes: SleepingScope) -> bool:
@@ -39,6 +39,12 @@ def test_a_pod_sleeps_with_the_only_pool_that_takes_it() -> None:
     assert SleepingPods(SleepState(scopes=(scope("dev"),)), [dev]).reason(of_dev) == (
         "NodePool dev sleeps until 2027-01-15T08:00:00Z"
     )
+
+
+def test_a_pod_sleeps_until_the_first_of_its_pools_is_awake() -> None:
+    scopes = (scope("dev", until=UNTIL + 7200), scope("test", until=UNTIL), scope("web", until=UNTIL + 3600))
+    sleepers = SleepingPods(SleepState(scopes=scopes), [pool(item.name) for item in scopes])
+    assert sleepers.reason(pod("a")) == "NodePools dev, test, web sleep until 2027-01-15T08:00:00Z"
 
 
 def test_a_pod_that_an_awake_pool_takes_is_awake() -> None:
