@@ -34,6 +34,8 @@ MIGRATION = [{"key": "shiplap.dev/migration", "operator": "Exists"}]
         ([{"namespaces": ["team-a"]}], {"namespace": "team-b"}, False),
         ([{"namespaces": ["team-a"]}], {"namespace": "team-a-2"}, False),
         ([{"namespaces": ["batch-*", "team-a"]}], {"namespace": "batch-7"}, True),
+        ([{"namespaces": ["default"]}], {"namespace": ""}, True),  # of a file
+        ([{"namespaces": ["team-*"]}], {"namespace": ""}, False),
         ([{"podSelector": {"matchLabels": {"tier": "web"}}}], {"labels": {"tier": "web"}}, True),
         ([{"podSelector": {"matchLabels": {"tier": "web"}}}], {"labels": {"tier": "db"}}, False),
         ([{"podSelector": {"matchExpressions": [{"key": "tier", "operator": "Exists"}]}}], {"labels": {}}, False),

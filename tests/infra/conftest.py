@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from shiplap_cdk.artifacts import layers
 from tests.aws_rules import cloud_assembly
 from tests.infra.synthesised import INSTALL
 
 if TYPE_CHECKING:  # the CDK's binding starts Node.js when it is imported
     from aws_cdk import App
     from aws_cdk.assertions import Template
+
+
+@pytest.fixture(scope="session")
+def layers_built() -> None:
+    """For tests of programs and commands, whose own errors do not say that a registry is out of reach."""
+    layers.dependencies(layers.LAMBDA)
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,7 @@ def test_every_role_of_every_stack_has_the_boundary_that_is_named(tmp_path: Path
     assert main["Parameters"]["BootstrapVersion"]["Default"] == "/cdk-bootstrap/corp/version"
 
 
+@pytest.mark.usefixtures("layers_built")
 def test_a_plain_template_has_both_and_says_what_its_region_lacks(tmp_path: Path) -> None:
     arn = ARN.replace("arn:aws:", "arn:aws-cn:")
     settings = written(tmp_path, region="cn-north-1", permissionsBoundary=arn, bootstrapQualifier="corp")

@@ -175,6 +175,7 @@ def test_too_many_networks_are_refused_before_the_cdk_reports_on_its_templates(
     assert "CloudFormation Validate" not in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("layers_built")
 def test_what_the_cdk_itself_refuses_is_one_line(tmp_path: Path) -> None:
     not_a_folder = tmp_path / "cdk.out"
     not_a_folder.write_text("")

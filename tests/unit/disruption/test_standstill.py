@@ -228,6 +228,21 @@ def test_it_is_made_again_when_a_budget_begins_or_ends(schedule: str, duration: 
     assert last(later(snapshot, 600)) is not first
 
 
+@pytest.mark.parametrize(("zone", "minutes"), [("Asia/Tokyo", 10), ("Asia/Kathmandu", 25)])
+def test_it_is_made_again_when_a_budget_of_another_time_zone_begins(zone: str, minutes: int) -> None:
+    """Ten to midnight in UTC; ten to nine in Tokyo, and twenty-five to six in Kathmandu. Nothing changes before."""
+    schedule = "0 9 * * *" if zone == "Asia/Tokyo" else "0 6 * * *"
+    made = cluster(
+        budgets=[{"nodes": "0", "schedule": schedule, "duration": "8h"}],
+        annotations={"shiplap.dev/disruption-time-zone": zone},
+    )
+    snapshot, last = made.disruption_snapshot(), LastDecision()
+    due_s = min(minutes * 60.0, LONGEST_S)
+    first = last(snapshot)
+    assert last(later(snapshot, due_s - 1)) is first
+    assert last(later(snapshot, due_s)) is not first
+
+
 def test_a_budget_that_cannot_be_read_says_the_same_at_any_time() -> None:
     snapshot = cluster(budgets=[{"nodes": "0", "schedule": "never", "duration": "8h"}]).disruption_snapshot()
     assert unchanged_until(snapshot) == pytest.approx(snapshot.scheduling.now + LONGEST_S, abs=1)

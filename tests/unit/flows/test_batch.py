@@ -187,6 +187,29 @@ def test_a_cluster_whose_turn_did_not_come_is_counted_and_handed_on_or_its_messa
     assert (told, meter.counts) == (handed, {"TurnsMissed": 1.0})
 
 
+@pytest.mark.parametrize(("times", "since"), [((9.0, 5.0, 7.0), 5.0), ((0.0, 7.0, 6.0), 6.0), ((0.0, 0.0), 0.0)])
+def test_a_cluster_waits_since_its_oldest_message_of_a_known_time(times: tuple[float, ...], since: float) -> None:
+    seen: list[tuple[str, float]] = []
+
+    class Told:
+        def take(self, due: Sequence[Due], serve: Callable[[ClusterSettings, float], None]) -> list[Due]:
+            del serve
+            seen.extend((item.cluster.name, item.since) for item in due)
+            return []
+
+    turns: Any = Told()
+    batch.run(
+        [{"messageId": f"m{n}", "body": str(time)} for n, time in enumerate(times)],
+        lambda body, _: PodsPending("blue", float(body)),
+        Calls(),
+        settings=SETTINGS,
+        dead_letters=FakeDeadLetters(),
+        meter=FakeMeter(),
+        turns=turns,
+    )
+    assert seen == [("blue", since)]
+
+
 @pytest.mark.parametrize(("in_vain", "raises"), [(False, False), (True, True)])
 def test_what_starts_for_all_clusters_fails_if_one_is_neither_served_nor_handed_on(in_vain: bool, raises: bool) -> None:
     served: list[str] = []
