@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.kubernetes.objects import Pod
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling import planner
 from shiplap.scheduling.model.pod_classes import group
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
-from tests.conformance.given import Outcome, given, pod, pods, pool
+from tests.conformance.given import Outcome, given, pod, pods, pool, rule
+from tests.rules import TYPE, ZONE
 
 _TYPES = [
     fake_type(
@@ -135,6 +139,29 @@ def test_a_pod_takes_room_that_is_paid_for_in_another_zone_before_it_enlarges_a_
     )
     assert result.scheduled
     assert sorted(claim.launch.instance_type for claim in result.claims) == ["fake-it-1", "fake-it-10"]
+
+
+@pytest.mark.parametrize(
+    "idle", [pool("idle", rule(TYPE, "In", "none"), weight=9), pool("idle", node_class="broken", weight=9)]
+)
+def test_a_pool_without_types_changes_nothing(idle: NodePool) -> None:
+    """Where NodePools differ in weight, pods are also placed so that they may join nodes of lighter ones."""
+    batch = [
+        *pods(2, "web", cpu="350m", memory="248Mi", spec={"nodeSelector": {ZONE: Z3}}),
+        *pods(5, "db", cpu="7250m", memory="10Gi"),
+        pod("job", cpu="500m", memory="128Mi"),
+    ]
+    share = {Z1: 0.4, Z3: 0.5}
+    types = [
+        replace(item, offerings=tuple(Offering(zone, "spot", cpu * 0.05 * share[zone]) for zone in share))
+        for size, cpu in (("large", 2), ("2xlarge", 8), ("4xlarge", 16))
+        for item in [fake_type(size, cpu=str(cpu), memory=f"{2 * cpu}Gi", pods="50")]
+    ]
+    alone, beside = (
+        given(*batch, pools=pools, types=types, not_ready={"broken": "no subnets"}).claims
+        for pools in ([pool()], [pool(), idle])
+    )
+    assert [replace(claim, reasons=()) for claim in beside] == list(alone)
 
 
 def _few_on_a_node(app: str, most: int) -> dict[str, object]:

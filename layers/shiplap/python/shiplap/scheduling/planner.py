@@ -287,7 +287,7 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
         return packing  # one problem, which was filled in several ways
     orders = _orders(plannable) if pods <= _MOST_PODS else []
     best = _step_by_step(snapshot, compiled, orders, packing, saving=_CLEARLY if topological else 0.0)
-    if len({template.level[0] for template in compiled.templates}) == 1:
+    if len({template.level[0] for template in compiled.templates if not template.blocked}) == 1:
         return best
     return _step_by_step(snapshot, compiled, [plannable], best, saving=_CLEARLY, joining=True)
 
