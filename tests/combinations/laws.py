@@ -586,12 +586,7 @@ LAWS = (
     Law("a limit with room to spare changes nothing", _limits_with_room, the_same),
     Law("a ceiling with room to spare changes nothing", _ceilings_with_room, the_same),
     Law("a tighter limit merges no zones", _tighter_limits, _no_zones_merged),
-    Law(
-        "an unrelated NodePool changes nothing",
-        _unrelated_pool,
-        the_same_but_ties,
-        KnownDefect("claims that a ceiling takes by name", 1, 2793),
-    ),
+    Law("an unrelated NodePool changes nothing", _unrelated_pool, the_same_but_ties),
     Law("an unrelated DaemonSet changes nothing", _unrelated_daemon_set, the_same_but_ties),
     Law("an unrelated node changes nothing", _unrelated_node, the_same_but_ties),
     Law("an unrelated PodDisruptionBudget changes nothing", _unrelated_pdb, the_same_but_ties),
@@ -611,11 +606,6 @@ LAWS = (
         KnownDefect("volumes still to be made beside a spread", 1, 360),
     ),
     Law("a record gives the same plan", _recorded, byte_for_byte),
-    Law(
-        "more supply leaves no more pods out",
-        _more_supply,
-        leaves_no_more_pods,
-        KnownDefect("ceilings shorten no list that minValues needs", 557002, 1234),
-    ),
+    Law("more supply leaves no more pods out", _more_supply, leaves_no_more_pods),
 )
 """Laws of the planner alone."""

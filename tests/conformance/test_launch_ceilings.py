@@ -291,8 +291,7 @@ def test_smaller_nodes_take_the_place_of_one_that_a_ceiling_refuses() -> None:
 
 def test_what_is_left_beside_admitted_nodes_goes_to_smaller_ones() -> None:
     made = decided(*pods(12, cpu="3"), spending=view(8.5), types=BULK)
-    assert on(made) == {"big": 7, "small": 2}
-    assert len(made.unschedulable) == 3
+    assert on(made) == {"big": 10, "small": 2}
 
 
 def test_a_plan_of_smaller_nodes_is_replayed_exactly() -> None:
@@ -403,6 +402,29 @@ def test_a_ceiling_leaves_a_list_that_min_values_needs_as_it_is() -> None:
     pools = [pool("default", rule("node.kubernetes.io/instance-type", "Exists", min_values=2))]
     made = decided(pod(cpu="3"), spending=view(2.0), types=(spot, steady), pools=pools)
     assert [claim.instance_types for claim in made.node_claims] == [("m.large", "m.xlarge")]
+
+
+def test_a_list_is_shortened_to_the_variety_that_min_values_asks_for() -> None:
+    """Of the third type nothing new comes; two nodes that may become the fourth cost more than the ceiling leaves."""
+    pools = [pool("default", rule("size", "Exists", min_values=2))]
+    small = [typed(f"m{place}.large", 1.0 + place / 10) for place in range(2)]
+    types = (*small, typed("m.2xlarge", 2.0, "16"), typed("m.4xlarge", 4.0, "32"))
+    waiting = pods(2, cpu="3", ports=[8080])
+    for limit, kept in ((4.0, types[:3]), (3.9, types[:3]), (8.0, types)):
+        made = decided(*waiting, spending=view(limit), types=types, pools=pools)
+        assert {claim.instance_types for claim in made.node_claims} == {tuple(item.name for item in kept)}
+        assert len(served(made)) == (1 if limit < 4 else 2)
+    assert served(decided(*waiting, spending=view(1.9), types=types, pools=pools)) == set()
+
+
+def test_pods_come_before_room_for_none_however_cheap() -> None:
+    manifests = Manifests(
+        node_pools=(pool(),), capacity_buffers=(buffer(replicas=2),), pod_templates=(template(cpu="3"),)
+    )
+    made = decided(pod("real", cpu="7"), spending=view(2.5), manifests=manifests)
+    assert served(made) == {"real"}
+    (state,) = made.buffers
+    assert (state.new, state.missing) == (0, 2)
 
 
 ZONE = "topology.kubernetes.io/zone"

@@ -90,7 +90,21 @@ def test_a_launch_is_narrowed_to_the_types_that_fit() -> None:
     (admitted,) = admit(SpendingView((hourly(3),)), [wide]).admitted
     assert admitted.instance_types == ("m5.large", "m5.xlarge")
     assert admitted.most_micros == 2 * DOLLAR
-    assert not names(SpendingView((hourly(3),)), [replace(wide, fixed=True)])
+
+
+@pytest.mark.parametrize(
+    ("limit", "kept"), [(1, ()), (3, ("m5.large", "m5.xlarge")), (4, ("m5.large", "m5.xlarge", "m5.2xlarge"))]
+)
+def test_a_launch_keeps_the_types_that_its_list_needs(limit: int, kept: tuple[str, ...]) -> None:
+    needy = launch(prices={"m5.large": DOLLAR, "m5.xlarge": 2 * DOLLAR, "m5.2xlarge": 4 * DOLLAR}, kept_to=2 * DOLLAR)
+    admitted = admit(SpendingView((hourly(limit),)), [needy]).admitted
+    assert [item.instance_types for item in admitted] == ([kept] if kept else [])
+    assert not names(SpendingView((hourly(3),)), [replace(needy, kept_to=4 * DOLLAR)])
+
+
+def test_of_equally_dear_launches_that_for_most_pods_comes_first() -> None:
+    assert names(SpendingView((hourly(1),)), [launch("a", pods=1), launch("b", pods=3)]) == ["b"]
+    assert names(SpendingView((hourly(2),)), [launch("a", pods=1), launch("b", 2.0, pods=9)]) == ["a"]
 
 
 def test_what_is_kept_for_recovery_is_only_for_replacements_and_critical_pods() -> None:

@@ -285,8 +285,9 @@ def _told(
 
     `by_pod` has those of pods that the decided plan left out, as far as they are others now.
     """
-    kept = {claim.name for claim in best.plan.node_claims}
-    left_out = [claim for claim in decided.node_claims if claim.name not in kept]
+    # A smaller node for the same pods has the same name. It has no room for virtual ones.
+    kept = {(claim.name, claim.virtual_pods) for claim in best.plan.node_claims}
+    left_out = [claim for claim in decided.node_claims if (claim.name, claim.virtual_pods) not in kept]
     reasons = best.reasons
     if best is not first:
         reasons = {**reasons, **admit(best.after, launches.wanted(left_out)).refused}
@@ -320,8 +321,10 @@ def _with_claims(plan: Plan, claims: Sequence[PlannedClaim]) -> Plan:
 
 def _reduced(claim: PlannedClaim, fitting: Collection[str], launches: LaunchCosts) -> PlannedClaim:
     kept = tuple(name for name in claim.instance_types if name in fitting)
-    # Types that are sold as another capacity type only have no price here, but minValues counts them.
-    if kept == claim.instance_types or not kept or any(line.min_values for line in claim.requirements):
+    # Types that are sold as another capacity type only have no price here, but minValues may count them.
+    if any(line.min_values for line in claim.requirements) and not _leaves_out(claim, fitting, launches):
+        return claim
+    if kept == claim.instance_types or not kept:
         return claim
     estimates = tuple(name for name in claim.relies_on_estimate if name in kept)
     reduced = replace(claim, instance_types=kept, relies_on_estimate=estimates)
@@ -331,6 +334,11 @@ def _reduced(claim: PlannedClaim, fitting: Collection[str], launches: LaunchCost
     _, name, offering = min(offers, key=lambda offer: (offer[0], offer[1], offer[2].zone))
     choice = LaunchChoice(name, offering.zone, offering.capacity_type, offering.price, offering.reservation_id)
     return replace(reduced, launch=choice)
+
+
+def _leaves_out(claim: PlannedClaim, fitting: Collection[str], launches: LaunchCosts) -> bool:
+    """True if ceilings have no room for a type on the claim's list that may be launched as planned."""
+    return any(name not in fitting and launches.offerings(claim, name) for name in claim.instance_types)
 
 
 def _lacking(pool: StaticPool, left_out: Sequence[PlannedClaim], refused: Mapping[str, str]) -> StaticPool:

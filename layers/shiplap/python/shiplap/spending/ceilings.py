@@ -246,10 +246,10 @@ class WantedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """A planned node as ceilings see it.
 
     `prices` are what it may cost, in millionths of a dollar per hour, by instance type: each with the dearest offering
-    of the capacity type it is planned for. `priority` is the lowest of its pods'. `replaces`: its pods lose their
+    of the capacity type it is planned for. `priority` is the lowest of its `pods`'. `replaces`: its pods lose their
     node, or a node in service goes for it. `cheapest` is empty if it takes the cheapest offering there is for its pods,
-    else which one that would be. `fixed`: its launch list must not be narrowed. `level` is None where no spread over
-    another label than the hostname concerns its pods.
+    else which one that would be. Its launch list must keep the types up to the price `kept_to`. `level` is None where
+    no spread over another label than the hostname concerns its pods.
     """
 
     name: str
@@ -258,8 +258,9 @@ class WantedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     replaces: bool = False
     cheapest: str = ""
-    fixed: bool = False
+    kept_to: int = 0
     level: SpreadLevel | None = None
+    pods: int = 0
 
     @property
     def standing(self) -> Standing:
@@ -290,7 +291,7 @@ class LaunchVerdicts(msgspec.Struct, frozen=True):
 
 
 def admit(view: SpendingView, launches: Iterable[WantedLaunch]) -> LaunchVerdicts:
-    """Let launches pass as long as ceilings have room: those for recovery first, then by priority, price and name.
+    """Let launches pass as long as ceilings have room: those for recovery first, then by priority, price, pods, name.
 
     A launch passes if its cheapest type does. Then launch lists are widened, type by type in the same order, as far as
     ceilings have room: so no launch is refused for the dear types on the list of another.
@@ -304,10 +305,10 @@ def admit(view: SpendingView, launches: Iterable[WantedLaunch]) -> LaunchVerdict
         if launch.level is not None:
             least[launch.level.series] = min(_least(launch), least.get(launch.level.series, _least(launch)))
 
-    def order(launch: WantedLaunch) -> tuple[bool, int, int, str, int, int, str]:
+    def order(launch: WantedLaunch) -> tuple[bool, int, int, str, int, int, int, str]:
         level = launch.level
         group = (_least(launch), "", 0) if level is None else (least[level.series], level.series, level.before)
-        return not launch.standing.is_exempt, -launch.priority, *group, _least(launch), launch.name
+        return not launch.standing.is_exempt, -launch.priority, *group, _least(launch), -launch.pods, launch.name
 
     return _Admitting(view).run(sorted(wanted, key=order))
 
@@ -484,9 +485,9 @@ CEILING_REACHED = "ceiling reached:"
 
 
 def _steps(launch: WantedLaunch) -> list[int]:
-    """The most that the launch may cost: with its cheapest types alone, then with ever dearer ones."""
+    """The most that the launch may cost: with as few types as its list must keep, then with ever dearer ones."""
     prices = sorted(set(launch.prices.values())) or [0]
-    return prices[-1:] if launch.fixed else prices
+    return [price for price in prices if price >= launch.kept_to]
 
 
 def dollars(micros: int) -> str:

@@ -23,6 +23,9 @@ from shiplap.spending.ledger import micros_of, unknown_rate_of
 
 _CENTS = 1e-9
 
+_SPARE = -(2**31)
+"""The priority of room for no pod, which a CapacityBuffer asks for: the lowest that a pod may have."""
+
 _Types = Mapping[str, InstanceType]
 
 
@@ -36,7 +39,7 @@ def wanted_launches(
     if snapshot.spending is None:
         return []
     wanted = LaunchCosts(snapshot).wanted(claims)
-    return [replace(launch, replaces=True, fixed=True) for launch in wanted] if replaces else wanted
+    return [replace(item, replaces=True, kept_to=max(item.prices.values())) for item in wanted] if replaces else wanted
 
 
 class LaunchCosts:
@@ -149,11 +152,27 @@ class LaunchCosts:
             name=claim.name,
             node_pool=claim.node_pool,
             prices=prices,
-            priority=min(map(self._priority, pods), default=0),
+            priority=min(map(self._priority, pods), default=_SPARE if claim.virtual_pods else 0),
             replaces=bool(pods) and all(self._is_leaving(pod) for pod in pods),
             cheapest=self._cheaper(claim) if self._asks_cheapest else "",
-            fixed=any(requirement.min_values for requirement in claim.requirements),
+            kept_to=self._kept_to(claim, prices),
+            pods=len(pods),
         )
+
+    def _kept_to(self, claim: PlannedClaim, prices: Mapping[str, int]) -> int:
+        """The price up to which the claim's list must go to keep minValues: the most if only types without one do."""
+        least = {line.key: line.min_values for line in claim.requirements if line.min_values}
+        if not least:
+            return 0
+        types, wanted = self.types_of(claim), Requirements.of(claim.requirements)
+        found: dict[str, set[str]] = {key: set() for key in least}
+        for name in sorted(prices, key=prices.__getitem__):
+            for own in types[name].requirements if name in types else ():
+                if own.key in found and not own.complement:
+                    found[own.key].update(filter(wanted[own.key].has, own.values))
+            if all(len(found[key]) >= number for key, number in least.items()):
+                return prices[name]
+        return max(prices.values())
 
     def _cheaper(self, claim: PlannedClaim) -> str:
         """The cheapest offering for the claim's pods, available or not, if the claim would be dearer; else empty."""
