@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.conformance.catalogues import Z1, default_types, fake_type, incrementing_types
@@ -184,6 +185,24 @@ def test_priority_decides_who_gets_the_last_room() -> None:
     everyone = given(pod("large", cpu="3"), pod("vital", cpu="1", priority=100), types=types)
     plain = given(pod("large", cpu="3"), pod("vital", cpu="1"), types=types)
     assert [claim.pods for claim in everyone.claims] == [claim.pods for claim in plain.claims]
+
+
+def test_pods_for_few_types_do_not_lose_a_limit_to_large_ones_that_have_room_beside_them() -> None:
+    """The large ones come first by size and by price, onto nodes without room for the others."""
+    gpu = "fake.com/vendor-a"
+    types = [
+        fake_type("plain", cpu="16", memory="32Gi", pods="50", price=0.32),
+        fake_type("fast", cpu="8", memory="32Gi", pods="50", price=0.19, extra={gpu: "2"}),
+    ]
+    large, fast = pods(5, "large", cpu="4"), pods(4, "fast", cpu="900m", requests={gpu: "1"})
+    outcome = given(*large, *fast, pools=[pool(limits={"cpu": "32"})], types=types)
+    assert [entry.pod.name for entry in outcome.plan.unschedulable] == []
+    important = [replace(item, spec=replace(item.spec, priority=9)) for item in large]
+    alone, beside = (
+        given(*important, *others, pools=[pool(limits={"cpu": "24"})], types=types).plan.unschedulable
+        for others in ((), fast)
+    )
+    assert len(alone) == sum(entry.pod.name.startswith("large") for entry in beside) > 0
 
 
 def test_a_pod_nothing_can_hold_does_not_change_the_plan_of_others() -> None:

@@ -83,6 +83,9 @@ _ORDERS = (_most_nodes, _largest_memory, _unconstrained)
 _MOST_AGAIN = 200
 """Up to so many pods are placed in other orders, too, because pods are left out: some 0.2 s an order."""
 
+_MOST_FIRST = 3
+"""Times that pods that have found no place go before all others."""
+
 _CLEARLY = 0.005
 """The least part of the price that this has to save where it gives something up."""
 
@@ -299,21 +302,34 @@ def _with_fewer_left_out(
 
     Which pod opens a node decides how much of a limit is left to the others, and where pods that require each other
     start decides how many of them have room there. Each pod goes where it adds least to the price, or, where nodes are
-    what is limited, onto an open node while there is room. Preferences go first that cost a pod its place.
+    what is limited, onto an open node while there is room. Preferences go first that cost a pod its place. At last pods
+    that have found no place go before all others, a few times.
     """
     few = _pods(plannable) <= _MOST_AGAIN and len(plannable) <= _MOST_CLASSES
     if not few or known.attempt_budget.is_laborious or not _has_hope(known, plannable):
         return known
     best, most = known, _ranks(known, plannable)
-    ways = [(ordered, True, False) for ordered in _orders(plannable)]
-    ways += [(plannable, False, False), (plannable, False, True)]
+    ways = [(sorted(plannable, key=_largest_memory), True, False), (plannable, False, False), (plannable, False, True)]
     for ordered, cheaply, relaxed in ways:
         other = _pack_once(snapshot, compiled, ordered, cheaply=cheaply, relaxed=relaxed)
         if (ranks := _ranks(other, plannable)) > most:
             best, most = other, ranks
         if not best.unplaced:
             break
+    last, ordered = best, plannable
+    for _ in range(_MOST_FIRST):
+        again = _left_out_first(ordered, last)
+        if not best.unplaced or again == ordered:
+            break
+        last, ordered = _pack_once(snapshot, compiled, again), again
+        if (ranks := _ranks(last, plannable)) > most:
+            best, most = last, ranks
     return best
+
+
+def _left_out_first(ordered: Iterable[PodClass], packing: Packing) -> list[PodClass]:
+    """These classes, but those of which a packing left pods out first, by priority."""
+    return sorted(ordered, key=lambda item: (0, -item.priority) if item.index in packing.unplaced else (1, 0))
 
 
 def _has_hope(packing: Packing, plannable: Iterable[PodClass]) -> bool:
