@@ -603,7 +603,7 @@ LAWS = (
         "once a plan is carried out there is nothing more to do",
         _carried_out,
         _nothing_more_to_do,
-        KnownDefect("volumes still to be made beside a spread", 1, 360),
+        KnownDefect("domains that a spread reckons with and that do not come", 77120032, 4850),
     ),
     Law("a record gives the same plan", _recorded, byte_for_byte),
     Law(

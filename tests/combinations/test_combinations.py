@@ -68,6 +68,7 @@ ROOMY_LIMIT, ROOMY_CEILING = (f"a {what} with room to spare changes nothing" for
         ("a plan keeps affinity and anti-affinity", 55667701, 2425),
         ("a plan keeps spread constraints", 55667701, 3452),
         ("once a plan is carried out there is nothing more to do", 1, 171),
+        ("once a plan is carried out there is nothing more to do", 1, 360),
         ("once a plan is carried out there is nothing more to do", 0, 549),
     ],
 )

@@ -112,10 +112,38 @@ def test_a_shared_volume_and_another_that_is_there_are_in_one_zone() -> None:
     assert set(homes(outcome).values()) == {Z2}
 
 
-def test_a_hard_spread_of_pods_that_share_a_volume_leaves_out_those_that_have_no_zone() -> None:
-    outcome = given(*sharing(3, "data", spec=over(ZONE)), storage=[*unmade("data"), FAST], types=SMALL)
+@pytest.mark.parametrize("number", [3, 40])
+def test_a_hard_spread_compares_no_zones_but_that_of_the_volume_once_a_pod_decides_it(number: int) -> None:
+    """The volume is made in the zone of the first pod: nothing would ever raise the counts of the other zones."""
+    waiting = sharing(number, "data", spec=over(ZONE))
+    outcome = given(*waiting, storage=[*unmade("data"), FAST], types=SMALL)
+    assert outcome.scheduled
+    assert len(set(homes(outcome).values())) == 1
+    made = [pvc("data", volume="v"), pv("v", [rule(ZONE, "In", homes(outcome)["web-0"])])]
+    assert homes(given(*waiting, storage=made, types=SMALL)) == homes(outcome)
+
+
+def test_a_hard_spread_of_pods_that_share_a_volume_compares_the_zones_of_nodes_that_exist() -> None:
+    full = node("full", pods="0", labels={ZONE: Z3})
+    outcome = given(*sharing(3, "data", spec=over(ZONE)), storage=[*unmade("data"), FAST], types=SMALL, nodes=[full])
     assert len(outcome.claim.pods) == 1
     assert 'volume of persistentvolumeclaim "default/data"' in outcome.plan.unschedulable[0].message
+
+
+def test_a_hard_spread_of_pods_that_share_a_volume_compares_the_zones_of_nodes_for_other_pods() -> None:
+    other = pod("other", cpu="1500m", selector={ZONE: Z3})
+    outcome = given(*sharing(3, "data", spec=over(ZONE)), other, storage=[*unmade("data"), FAST], types=SMALL)
+    assert sorted(homes(outcome)) == ["other", "web-0"]
+
+
+def test_each_volume_to_be_made_has_a_zone_of_its_own_in_a_spread() -> None:
+    waiting = [
+        p for name in "xy" for p in sharing(2, name, name=name, metadata={"labels": {"app": "web"}}, spec=over(ZONE))
+    ]
+    outcome = given(*waiting, storage=[*unmade("x", "y"), FAST], types=SMALL)
+    assert outcome.scheduled
+    found = homes(outcome)
+    assert found["x-0"] == found["x-1"] != found["y-0"] == found["y-1"]
 
 
 def test_followers_of_other_pods_that_share_a_volume_are_where_both_are() -> None:

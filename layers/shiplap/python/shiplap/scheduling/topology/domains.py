@@ -525,9 +525,19 @@ class Domains:
     def launchable(self, pod_class: PodClass, key: str) -> list[int]:
         """The domains of a label that NodePools, EC2NodeClasses and the class allow to a new node, by number.
 
-        They do not depend on what has been placed: a limit that is reached closes no domain. A domain that no NodePool
-        can reach must not hold down a spread: nothing would ever raise its count.
+        A domain that no NodePool can reach must not hold down a spread: nothing would ever raise its count. So it is
+        with all domains but that of a volume once a pod of this plan decides it. Nothing else that has been placed
+        counts: a limit that is reached closes no domain.
         """
+        found = self._launchable_before(pod_class, key)
+        for term in self._of_key(pod_class.constraints.volumes, key):
+            if self._counts.begun(term):
+                here = self._counts.totals(term, key, certain=True)
+                found = [code for code in found if code < len(here) and here[code]]
+        return found
+
+    def _launchable_before(self, pod_class: PodClass, key: str) -> list[int]:
+        """The same before any volume is made."""
         identity = (self._reach.profile(pod_class), key)
         known = self._known_launchable.get(identity)
         if known is None:
