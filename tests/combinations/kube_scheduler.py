@@ -42,7 +42,9 @@ _VOLUME = {"accessModes": ["ReadWriteMany"], "capacity": _GIBIBYTE}
 """What the API asks for and plans do not."""
 
 
-_BINDS_ELSEWHERE = KnownDefect("pods that kube-scheduler binds where the plan has others, or none", 880044, 232)
+_BINDS_ELSEWHERE = KnownDefect(
+    "pods of a spread keep each other off the node they are nominated for, and take the room of others", 88120052, 386
+)
 
 
 class Unbound(msgspec.Struct, frozen=True):

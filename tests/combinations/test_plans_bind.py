@@ -23,7 +23,10 @@ from tests.e2e.programs import ProgramsMissing
 from tests.rules import HOST, ZONE
 
 SEED, COUNT = 20261128, 40
-MENDED = [(3, 206), (3, 100), (880044, 92), (880044, 351), (880044, 592)]
+MENDED = [
+    *((3, 206), (3, 100), (880044, 92), (880044, 351), (880044, 592)),
+    *((55667702, 57), (55667702, 1749), (88120051, 888), (88120051, 1832), (88120051, 1948)),
+]
 """Drawn clusters with plans that once had a pod which bound nowhere."""
 SPREAD = {
     "topologySpreadConstraints": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -483,3 +484,62 @@ def test_pods_that_are_only_counted_come_first_on_nodes_that_exist(cpu: str) -> 
     assert outcome.scheduled
     assert outcome.home("counted-0") == outcome.home("counted-3") == "here"
     assert outcome.home("follower") != "here"
+
+
+def unbindable_last(outcome: Outcome) -> list[str]:
+    """The spreads of placed pods that would not let them bind where they are after all others, by zone or by node."""
+    waiting = {item.metadata.name: item for item in outcome.snapshot.view.pods}
+    homes = {held.name: (claim.launch.zone, claim.name) for claim in outcome.claims for held in claim.pods}
+    found = []
+    for name, home in homes.items():
+        for rule_ in waiting[name].spec.topology_spread_constraints:
+            place = 0 if rule_.topology_key == ZONE else 1
+            assert rule_.label_selector is not None
+            app = rule_.label_selector.match_labels["app"]
+            here = Counter(
+                where[place] for other, where in homes.items() if waiting[other].metadata.labels["app"] == app
+            )
+            lowest = min(here[where[place]] for where in homes.values()) if place == 0 else 0
+            if here[home[place]] - lowest > rule_.max_skew:
+                found.append(f"{name} over {rule_.topology_key}: {dict(here)}")
+    return found
+
+
+def counting(name: str, number: int, *constraints: tuple[str, str, int], **fields: Any) -> list[Pod]:
+    """Pods of an app, each spread by a label, the app that it counts, and the skew."""
+    spreads = [spread(key, skew=skew, app={"app": app}) for key, app, skew in constraints]
+    labelled = {"labels": {"app": name}}
+    return pods(number, name, metadata=labelled, spec={"topologySpreadConstraints": spreads}, **fields)
+
+
+SPOT = [[rule(KIND, "In", "spot")]]
+"""A preference: the pods that have it are placed one by one."""
+
+
+@pytest.mark.parametrize("key", [ZONE, HOST])
+@pytest.mark.parametrize("sizes", [("1500m", "100m"), ("100m", "1500m"), ("500m", "100m")])
+@pytest.mark.parametrize("prefers", [((), ()), ((), SPOT), (SPOT, ()), (SPOT, SPOT)])
+class TestSpreadsThatCountOtherPods:
+    """kube-scheduler may bind the pods that a spread counts before those that it binds."""
+
+    types = (fake_type("large", cpu="8", memory="16Gi", pods="20"), *SMALL)
+
+    def judge(self, *waiting: Pod) -> None:
+        outcome = given(*waiting, types=self.types)
+        assert outcome.scheduled
+        assert unbindable_last(outcome) == []
+
+    def test_a_row_of_apps_each_of_which_counts_the_next(self, key: str, sizes: Any, prefers: Any) -> None:
+        first = counting("first", 4, (key, "second", 2), cpu=sizes[0], prefers=prefers[0])
+        second = counting("second", 4, (key, "third", 2), cpu=sizes[1], prefers=prefers[1])
+        third = counting("third", 6, (key, "third", 1), cpu="500m")
+        self.judge(*first, *second, *third)
+
+    def test_counted_pods_have_a_level_spread_of_their_own(self, key: str, sizes: Any, prefers: Any) -> None:
+        level = counting("level", 7, (ZONE, "level", 2), cpu=sizes[0], prefers=prefers[0])
+        self.judge(*counting("web", 5, (key, "level", 1), cpu=sizes[1], prefers=prefers[1]), *level)
+
+    def test_two_apps_count_each_other(self, key: str, sizes: Any, prefers: Any) -> None:
+        """No order puts the counted pods first, so a packing whose spreads they have made uneven is not taken."""
+        one = counting("one", 6, (key, "other", 1), cpu=sizes[0], prefers=prefers[0])
+        self.judge(*one, *counting("other", 3, (key, "one", 2), cpu=sizes[1], prefers=prefers[1]))

@@ -308,13 +308,13 @@ def _with_fewer_left_out(
     few = _pods(plannable) <= _MOST_AGAIN and len(plannable) <= _MOST_CLASSES
     if not few or known.attempt_budget.is_laborious or not _has_hope(known, plannable):
         return known
-    best, most = known, _ranks(known, plannable)
+    best, most = known, (_ranks(known, plannable), not known.crowded)
     ways = [(sorted(plannable, key=_largest_memory), True, False), (plannable, False, False), (plannable, False, True)]
     for ordered, cheaply, relaxed in ways:
         other = _pack_once(snapshot, compiled, ordered, cheaply=cheaply, relaxed=relaxed)
-        if (ranks := _ranks(other, plannable)) > most:
+        if (ranks := (_ranks(other, plannable), not other.crowded)) > most:
             best, most = other, ranks
-        if not best.unplaced:
+        if not best.unplaced and not best.crowded:
             break
     last, ordered = best, plannable
     for _ in range(_MOST_FIRST):
@@ -322,7 +322,7 @@ def _with_fewer_left_out(
         if not best.unplaced or again == ordered:
             break
         last, ordered = _pack_once(snapshot, compiled, again), again
-        if (ranks := _ranks(last, plannable)) > most:
+        if (ranks := (_ranks(last, plannable), not last.crowded)) > most:
             best, most = last, ranks
     return best
 
@@ -355,7 +355,8 @@ def _free_last(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[P
     if not known.has_free:
         return known
     other = _pack_once(snapshot, compiled, plannable, bulk=Effort.of(0.0), free_last=True)
-    return other if not other.unplaced and other.hourly() < known.hourly() - _CENTS else known
+    cheaper = other.hourly() < known.hourly() - _CENTS
+    return other if cheaper and not other.unplaced and not other.crowded else known
 
 
 def _step_by_step(
@@ -367,12 +368,15 @@ def _step_by_step(
     saving: float,
     joining: bool = False,
 ) -> Packing:
-    """The cheapest of what placing all classes in these orders gives, if it saves this part of what is known."""
-    best, most = known, known.hourly() * (1 - saving) - _CENTS
+    """The cheapest of what placing all classes in these orders gives, if it saves this part of what is known.
+
+    It saves nothing that pods bind in one order only, so what is known may cost less if it is so.
+    """
+    best, most = known, np.inf if known.crowded else known.hourly() * (1 - saving) - _CENTS
     for ordered in orders:
         other = _pack_once(snapshot, compiled, ordered, cheaply=True, joining=joining, most_hourly=most)
         hourly = other.hourly()
-        if not other.unplaced and hourly < most:
+        if not other.unplaced and not other.crowded and hourly < most:
             best, most = other, hourly - _CENTS
     return best
 

@@ -35,6 +35,7 @@ from shiplap.scheduling.supply.open_claims import OpenClaim, OpenClaims, Placeme
 from shiplap.scheduling.supply.openings import Openings, PossibleNodes, estimates
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
+from shiplap.scheduling.topology.crowded_spreads import any_crowded
 from shiplap.scheduling.topology.domain_combinations import DomainChoice
 from shiplap.scheduling.topology.domains import Domains, HostnameBounds
 from shiplap.scheduling.topology.even_spread import EvenSpread
@@ -126,7 +127,7 @@ class Packing(msgspec.Struct, frozen=True):
     become so large that limits leave them no node.
     `floor` is a lower bound of the cost without the cost search, in USD per hour; infinite when the search changed
     nothing. `over_limits` are the NodePools whose limits were left aside and do not allow their claims. `late` are the
-    domains that its spreads did not reckon with.
+    domains that its spreads did not reckon with. `crowded`: a spread would not let its pods bind after all others.
     """
 
     claims: list[OpenClaim]
@@ -142,6 +143,7 @@ class Packing(msgspec.Struct, frozen=True):
     has_free: bool = False
     over_limits: frozenset[str] = frozenset()
     late: ExpectedDomains = {}
+    crowded: bool = False
 
     def hourly(self) -> float:
         """USD per hour of all claims as they would be launched."""
@@ -249,6 +251,7 @@ class Packer:
             self._has_free,
             over_limits,
             self._late_domains(classes, unplaced),
+            any_crowded(classes, self.open.claims, self.nodes.placed, self._domains, self._counts),
         )
 
     def _late_domains(self, classes: Sequence[PodClass], unplaced: Mapping[int, Sequence[Pod]]) -> ExpectedDomains:

@@ -29,6 +29,8 @@ from shiplap.scheduling.topology.topology_counts import TopologyCounts
 Waiting = Sequence[tuple[PodClass, list[Pod]]]
 """Classes in placing order, each with its pods that have no place yet."""
 
+_MOST_ROUNDS = 4
+"""Times that size classes are left to be placed one by one for others that are."""
 
 _NO_COUNTS: Ints = np.zeros(0, np.int64)
 
@@ -128,19 +130,29 @@ def size_classes_of(
 
 
 def _with_all_counted(size_classes: list[SizeClass], waiting: Waiting) -> list[SizeClass]:
-    """Size classes whose spreads count no pods that are placed later and have no spread themselves."""
-    if not any(size_class.attempt.pod_class.constraints.spreads for size_class in size_classes):
-        return size_classes
-    here = {index for size_class in size_classes for index in size_class.indexes.tolist()}
-    later: set[int] = set()
-    for index, (pod_class, _) in enumerate(waiting):
-        if index not in here and not pod_class.constraints.spreads:
-            later |= pod_class.selected
-    return [
-        size_class
-        for size_class in size_classes
-        if later.isdisjoint(spread.term for spread in size_class.attempt.pod_class.constraints.spreads)
-    ]
+    """Size classes whose spreads count no pods that are placed later, unless a spread counts and binds both."""
+    for _ in range(_MOST_ROUNDS):
+        if not any(size_class.attempt.pod_class.constraints.spreads for size_class in size_classes):
+            break
+        here = {index for size_class in size_classes for index in size_class.indexes.tolist()}
+        later: set[int] = set()
+        unbound: set[int] = set()
+        for index, (pod_class, _) in enumerate(waiting):
+            if index not in here:
+                later |= pod_class.selected
+                unbound |= pod_class.selected.difference(spread.term for spread in pod_class.constraints.spreads)
+        left = [
+            size_class
+            for size_class in size_classes
+            if not any(
+                spread.term in (unbound if spread.term in size_class.selected else later)
+                for spread in size_class.attempt.pod_class.constraints.spreads
+            )
+        ]
+        if len(left) == len(size_classes):
+            break
+        size_classes = left
+    return size_classes
 
 
 def _alike_but_for_size(waiting: Waiting) -> list[list[int]]:

@@ -4,8 +4,8 @@ A pod that requires its own kind may start a series only while no such pod is an
 therefore go first: whichever of them binds first, the series finds it where it is. While a series has no pod yet, its
 classes are drawn to the domain that most of them can reach.
 
-Pods that spreads count and that no spread binds go before those that a spread binds: these can reckon with the counts,
-whichever of them binds first.
+Pods that a spread counts go before those that it binds, unless it counts and binds both: these can reckon with the
+counts, whichever of them binds first.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def followers_last(
 ) -> list[Entry]:
     """The same entries, those that required affinity follows before their followers, as far as there is no circle.
 
-    So are those that no required spread binds before those whose spread counts them.
+    So are those that a required spread counts before those that it binds, unless it counts and binds both.
 
     Args:
         waiting: classes with pods, in placing order.
@@ -63,8 +63,8 @@ def followers_last(
     """
     followed = {term for pod_class, _ in waiting for term in pod_class.constraints.affinity}
     counted = _classes_counted(waiting, followed)
-    unbound = _counted_and_unbound(waiting)
-    if not unbound and all(
+    spread_before = _counted_by_spreads(waiting)
+    if not any(spread_before) and all(
         counted[term] == [index]
         for index, (pod_class, _) in enumerate(waiting)
         for term in pod_class.constraints.affinity
@@ -77,24 +77,21 @@ def followers_last(
             rank = {index: _rank(waiting[index][0], term, pull) for index in company[term]}
             company[term].sort(key=lambda index, of=rank: (starting[index], of[index], index))  # type: ignore[misc]
     before = [
-        [unbound[spread.term] for spread in pod_class.constraints.spreads if spread.term in unbound]
-        + [company[term] for term in pod_class.constraints.affinity]
-        for pod_class, _ in waiting
+        counted_first + [company[term] for term in pod_class.constraints.affinity]
+        for (pod_class, _), counted_first in zip(waiting, spread_before, strict=True)
     ]
     return [waiting[index] for index in _ordered(waiting, before, by_priority=by_priority)]
 
 
-def _counted_and_unbound(waiting: Sequence[Entry]) -> dict[int, list[int]]:
-    """The indexes of the classes without a required spread, by the terms of spreads that count them.
-
-    Classes with spreads may count each other, so that none of them could go first.
-    """
-    spreads = {spread.term for pod_class, _ in waiting for spread in pod_class.constraints.spreads}
-    found: dict[int, list[int]] = {}
-    for index, (pod_class, _) in enumerate(waiting) if spreads else ():
-        for term in pod_class.selected & spreads if not pod_class.constraints.spreads else ():
-            found.setdefault(term, []).append(index)
-    return found
+def _counted_by_spreads(waiting: Sequence[Entry]) -> list[list[list[int]]]:
+    """Per class, the indexes of those that its spreads count, only the unbound ones where it is counted, too."""
+    bound = [{spread.term for spread in pod_class.constraints.spreads} for pod_class, _ in waiting]
+    counted = _classes_counted(waiting, set[int]().union(*bound))
+    unbound = {term: [index for index in indexes if term not in bound[index]] for term, indexes in counted.items()}
+    return [
+        [some for term in sorted(terms) if (some := (unbound if term in pod_class.selected else counted)[term])]
+        for (pod_class, _), terms in zip(waiting, bound, strict=True)
+    ]
 
 
 def _classes_counted(waiting: Sequence[Entry], terms: set[int]) -> dict[int, list[int]]:
