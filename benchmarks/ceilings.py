@@ -21,13 +21,14 @@ import msgspec
 from bars import exit_code
 from msgspec.structs import replace
 
+from shiplap.instances.offerings.instance_rates import Rate, micros_of
 from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, NodeClaim
-from shiplap.spending.account_counters import AccountSpending, CountedSpending
-from shiplap.spending.ceiling_use import cluster_spending, spending_view
-from shiplap.spending.ceilings import Ceiling, CeilingMode, WantedLaunch, admit
-from shiplap.spending.forecast import forecast_micros
-from shiplap.spending.ledger import HOUR_S, MOST_HOURS, Rate, SpendingLedger, begin, micros_of, posted
-from shiplap.spending.node_lives import CLASSES, NodeLives
+from shiplap.policies.ceilings.account_counters import AccountSpending, CountedSpending
+from shiplap.policies.ceilings.ceiling_use import cluster_spending, spending_view
+from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode, WantedLaunch, admit
+from shiplap.policies.ceilings.forecast import forecast_micros
+from shiplap.policies.ceilings.ledger import HOUR_S, MOST_HOURS, SpendingLedger, begin, posted
+from shiplap.policies.ceilings.node_lives import CLASSES, NodeLives
 
 _START = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp())
 _HOURS = 30 * 24

@@ -38,20 +38,22 @@ from scheduling import real_types
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from shiplap.commitments.account_commitments import MICROS, InstanceUse, SavingsPlan, family_of, merged
-from shiplap.commitments.commitment_ledger import (
+from shiplap.disruption.decide import decide
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.shiplap_annotations import MICROS
+from shiplap.policies.commitments.account_commitments import InstanceUse, SavingsPlan, family_of, merged
+from shiplap.policies.commitments.commitment_input import CommitmentInput, CommitmentsInUse
+from shiplap.policies.commitments.commitment_ledger import (
     CommitmentLedger,
     CommitmentRoom,
     RegionalRoom,
     quarters_of,
     room_left,
 )
-from shiplap.commitments.commitment_use import UsedCommitments
-from shiplap.disruption.decide import decide
-from shiplap.instances.catalog.type_catalog import InstanceType
-from shiplap.kubernetes.objects import Pod
-from shiplap.kubernetes.pod_requests import pod_requests
-from shiplap.manifests.custom_resources import NodePool
+from shiplap.policies.commitments.commitment_use import UsedCommitments
 from shiplap.scheduling.model.snapshot import SchedulingSettings
 from tests.living_cluster import LivingCluster
 from tests.unit.commitments.test_commitment_use import InterleavedClusters
@@ -224,7 +226,7 @@ class Account:
             return
         room = room_left(self.world.counted, (), self.uses(), self.listed)
         plain = cluster.snapshot
-        cluster.snapshot = lambda: replace(plain(), commitments=room)  # type: ignore[method-assign]
+        cluster.snapshot = lambda: plain().with_policy(CommitmentInput(room))  # type: ignore[method-assign]
         cluster.schedule()
         cluster.snapshot = plain  # type: ignore[method-assign]
 
@@ -234,7 +236,7 @@ class Account:
             snapshot = cluster.disruption_snapshot()
             if self.plans:
                 used = UsedCommitments(self.world.counted, self.uses(), self.listed)
-                snapshot = replace(snapshot, commitments=used)
+                snapshot = replace(snapshot, policies=(CommitmentsInUse(used),))
             commands = decide(snapshot).commands
             for command in commands:
                 cluster.carry_out(command)

@@ -98,7 +98,7 @@ class _KarpenterDecider(DisruptionDecider):
         places = []
         for item in ordered:
             pool = item.pool.metadata.name
-            if self._budget_left(item.pool, Reason.UNDERUTILIZED)[0] > 0:
+            if self.budget_left(item.pool, Reason.UNDERUTILIZED)[0] > 0:
                 places.append((before[pool], pool, item))
             before[pool] += 1
         return [item for *_, item in sorted(places, key=lambda place: place[:2])]

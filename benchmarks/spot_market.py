@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import msgspec
 
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
-from shiplap.spot_risk.risk_evidence import family_of_type
+from shiplap.policies.spot_risk.risk_evidence import family_of_type
 
 MONTH_HOURS = 730.0
 BANDS = ((0.01, 0.05), (0.05, 0.10), (0.10, 0.15), (0.15, 0.20), (0.20, 0.40))

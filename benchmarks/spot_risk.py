@@ -33,14 +33,16 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from shiplap.flows.planning.planned_launches import ClaimOrigin, fleet_options, records_of
 from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.instances.offerings.spot_lists import may_get_more
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.policies.spot_risk.risk_evidence import ORIGIN_S, EvidenceChange, OfferingEvidence, hours_by_part
+from shiplap.policies.spot_risk.safer_offerings import BOOT_S, KnownSpotRisk, SpotRiskSettings, most_of_pool
+from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.spot_risk.risk_evidence import ORIGIN_S, EvidenceChange, OfferingEvidence, hours_by_part
-from shiplap.spot_risk.safer_offerings import BOOT_S, SpotRiskInputs, SpotRiskSettings, may_get_more, most_of_pool
 from shiplap_lab.fakes.stores import FakeSpotEvidence
 
 STEP_HOURS = 6.0
@@ -117,7 +119,7 @@ class Account:
             manifests=Manifests(node_pools=(_pool(),)),
             catalogs=(NodeClassCatalog("default", on_sale),),
             settings=SchedulingSettings(explore=False),
-            spot_risk=SpotRiskInputs(settings, MOVE_COST, self.known(now)) if settings.is_on else None,
+            policies=(SpotRiskInput(KnownSpotRisk(settings, MOVE_COST, self.known(now))),) if settings.is_on else (),
         )
         planned = plan(snapshot).node_claims
         cheapest = {claim.name: claim.launch.price for claim in planned}

@@ -18,7 +18,6 @@ import botocore
 import msgspec
 
 from shiplap.aws.instance_profiles import identity_path, role_name
-from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.instances.catalog.ami_families import family_of
@@ -31,12 +30,13 @@ from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.manifests.shiplap_annotations import ON_DEMAND_DISCOUNT
+from shiplap.policies.ceilings.ceilings import Ceiling, ceiling_problems
+from shiplap.policies.commitments.account_commitments import CommitmentSettings
+from shiplap.policies.sleep.sleep_settings import SleepSettings
+from shiplap.policies.sleep.sleep_state import annotation_problem
+from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap.regions import exists, partition_of
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSettings, Settings
-from shiplap.sleep.sleep_settings import SleepSettings
-from shiplap.sleep.sleep_state import annotation_problem
-from shiplap.spending.ceilings import Ceiling, ceiling_problems
-from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_cdk.region_differences import Feature, gap
 
 # The retentions CloudWatch Logs knows that make sense for a function's log.

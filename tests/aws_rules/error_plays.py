@@ -43,9 +43,9 @@ from shiplap.manifests.custom_resources import (
     SecurityGroupSelectorTerm,
 )
 from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.policies.spot_risk.risk_evidence import EvidenceChange
 from shiplap.ports import FleetOverride, FleetRequest, Move, UnavailableOffering
 from shiplap.settings import ClusterSettings
-from shiplap.spot_risk.risk_evidence import EvidenceChange
 from shiplap_cli.doctor.doctor import outputs_of
 from shiplap_cli.installs import dead_letter_queues, published_versions
 from tests.aws_faults import AwsFaults

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from shiplap.scheduling.model.scheduling_record import recorded_snapshot
+from shiplap.records.scheduling_record import recorded_snapshot
 from tests.combinations.drawn_clusters import COVERING
 from tests.combinations.laws import Law
 from tests.combinations.played_laws import BrokenLaw, Suite, Tally, as_json, laws_in, named, resumed

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -24,7 +24,14 @@ from shiplap.kubernetes.related_objects import (
 )
 from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import CapacityBuffer, Manifests, NodeOverlay, NodePool, PodTemplate
-from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.scheduling.model.snapshot import (
+    ClusterView,
+    Input,
+    NodeClassCatalog,
+    PolicyInput,
+    SchedulingSettings,
+    Snapshot,
+)
 from tests.conformance import given as case
 from tests.conformance.catalogues import GPU_A, Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import Standing
@@ -165,12 +172,21 @@ class ClusterDraft:
     settings: dict[str, Any] = field(default_factory=dict)
     fields: dict[str, Any] = field(default_factory=dict)
     amendments: list[Callable[[Snapshot], Snapshot]] = field(default_factory=list)
+    policies: dict[type[PolicyInput], PolicyInput] = field(default_factory=dict)
 
     @classmethod
     def begun(cls, rng: Random) -> ClusterDraft:
         """One to three workloads, one NodePool, and types of two families of four sizes each."""
         workloads = [_workload(rng, APPS[place]) for place in range(rng.randint(1, 3))]
         return cls(rng, workloads, [PoolDraft("pool-0")], _types())
+
+    def add_policy(self, made: PolicyInput) -> None:
+        """Switch an optional feature on, or change what it knows."""
+        self.policies[type(made)] = made
+
+    def policy(self, kind: type[Input]) -> Input | None:
+        """What an optional feature knows so far."""
+        return cast("Input | None", self.policies.get(kind))
 
     def some_workloads(self) -> list[Workload]:
         """One workload or more: an option often concerns several."""
@@ -213,6 +229,7 @@ class ClusterDraft:
             catalogs=self._catalogs(),
             settings=SchedulingSettings(**self.settings),
             epoch=7,
+            policies=tuple(sorted(self.policies.values(), key=lambda item: item.stage)),
             **self.fields,
         )
         for amend in self.amendments:

@@ -7,15 +7,26 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from shiplap.commitments.account_commitments import SavingsPlan
-from shiplap.commitments.commitment_ledger import CommitmentRoom, RegionalRoom
 from shiplap.kubernetes.objects import TopologySpreadConstraint
+from shiplap.policies.ceilings.ceiling_input import CeilingInput
+from shiplap.policies.ceilings.ceilings import (
+    HOURLY_PERIOD,
+    MONTHLY_PERIOD,
+    CeilingMode,
+    CeilingScope,
+    CeilingUse,
+    SpendingView,
+)
+from shiplap.policies.commitments.account_commitments import SavingsPlan
+from shiplap.policies.commitments.commitment_input import CommitmentInput
+from shiplap.policies.commitments.commitment_ledger import CommitmentRoom, RegionalRoom
+from shiplap.policies.sleep.sleep_input import SleepInput
+from shiplap.policies.sleep.sleep_state import NAMESPACE, NODE_POOL, SleepingScope, SleepState
+from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence
+from shiplap.policies.spot_risk.safer_offerings import KnownSpotRisk, SpotRiskSettings
+from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.sleep.sleep_state import NAMESPACE, NODE_POOL, SleepingScope, SleepState
-from shiplap.spending.ceilings import HOURLY_PERIOD, MONTHLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
-from shiplap.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence
-from shiplap.spot_risk.safer_offerings import SpotRiskInputs, SpotRiskSettings
 from tests.combinations.cluster_draft import TAINT, TOLERATES_TAINT, ZONES, ClusterDraft, PoolDraft, Workload
 from tests.conformance import given as case
 from tests.conformance.disruptions import Standing, pdb, standing
@@ -151,13 +162,13 @@ def missed_pods(draft: ClusterDraft) -> None:
 def sleeping_pool(draft: ClusterDraft) -> None:
     """A NodePool that sleeps and would be preferred."""
     draft.pools.append(PoolDraft("night", fields={"limits": {}, "weight": 30}))
-    draft.fields["sleep"] = _asleep(NODE_POOL, "night")
+    draft.add_policy(SleepInput(_asleep(NODE_POOL, "night")))
 
 
 def sleeping_namespace(draft: ClusterDraft) -> None:
     """A workload of a namespace that sleeps."""
     draft.workloads.append(Workload("nightly", draft.rng.randint(1, 3), {"app": "job"}, "asleep", {"cpu": "500m"}))
-    draft.fields["sleep"] = _asleep(NAMESPACE, "asleep")
+    draft.add_policy(SleepInput(_asleep(NAMESPACE, "asleep")))
 
 
 def _asleep(kind: str, name: str) -> SleepState:
@@ -187,8 +198,9 @@ def monthly_pool_ceiling(draft: ClusterDraft) -> None:
 
 
 def _add_ceiling(draft: ClusterDraft, use: CeilingUse) -> None:
-    known = draft.fields.get("spending", SpendingView(month_left_s=240 * _HOUR_S))
-    draft.fields["spending"] = replace(known, ceilings=(*known.ceilings, use))
+    before = draft.policy(CeilingInput)
+    known = SpendingView(month_left_s=240 * _HOUR_S) if before is None else before.view
+    draft.add_policy(CeilingInput(replace(known, ceilings=(*known.ceilings, use))))
 
 
 def savings_plan(draft: ClusterDraft) -> None:
@@ -202,7 +214,8 @@ def reserved_instances(draft: ClusterDraft) -> None:
 
 
 def _add_commitment(draft: ClusterDraft, **held: object) -> None:
-    draft.fields["commitments"] = replace(draft.fields.get("commitments", CommitmentRoom()), **held)
+    before = draft.policy(CommitmentInput)
+    draft.add_policy(CommitmentInput(replace(CommitmentRoom() if before is None else before.room, **held)))
 
 
 def spot_risk(draft: ClusterDraft) -> None:
@@ -213,4 +226,4 @@ def spot_risk(draft: ClusterDraft) -> None:
         for zone in ZONES
         for name, interruptions in (("c.large", 20.0), ("m.large", 0.1))
     )
-    draft.fields["spot_risk"] = SpotRiskInputs(SpotRiskSettings("prefer"), 0.025, evidence)
+    draft.add_policy(SpotRiskInput(KnownSpotRisk(SpotRiskSettings("prefer"), 0.025, evidence)))

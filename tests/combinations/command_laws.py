@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.transport import StaticToken, Transport
+from shiplap.policies.ceilings.ceiling_input import CeilingInput
+from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan, solve
 from shiplap_cli.explain.smallest_changes import change_proposals
@@ -93,7 +95,7 @@ def _without_empty(value: Any) -> Any:
 def _limits_that_help(before: Decided) -> str:
     """What explain says of limits gives the first pod left out a place, and one unit less does not."""
     snapshot = before.snapshot
-    if snapshot.spending is not None or snapshot.sleep is not None or not left_out(before.plan):
+    if snapshot.policy(CeilingInput) or snapshot.policy(SleepInput) or not left_out(before.plan):
         return ""
     key = left_out(before.plan)[0]
     for proposal in change_proposals(snapshot, *solve(snapshot), key):

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Node, Pod
+from shiplap.policies.ceilings.ceilings import CEILING_REACHED
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.spending.ceilings import CEILING_REACHED
 from tests.combinations.carrying_out import launched
 from tests.combinations.launchable_nodes import LaunchableNode, arriving_nodes, launchable_nodes
 from tests.combinations.laws import Decided, KnownDefect, Law

@@ -12,6 +12,7 @@ from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import Node, Taint
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.manifests.custom_resources import NodePool
+from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from tests.checker import Judge
@@ -42,7 +43,8 @@ def launchable_nodes(snapshot: Snapshot, plan: Plan) -> Iterator[LaunchableNode]
 
 def _takes_part(judge: Judge, pool: NodePool) -> bool:
     """A static or sleeping NodePool launches nothing for pods; one with minValues may launch no single type."""
-    asleep = judge.snapshot.sleep.asleep("NodePool") if judge.snapshot.sleep is not None else {}
+    sleep = judge.snapshot.policy(SleepInput)
+    asleep = sleep.state.asleep("NodePool") if sleep is not None else {}
     least = any(rule.min_values for rule in pool.spec.template.spec.requirements)
     return pool.spec.replicas is None and not least and pool.metadata.name not in asleep
 

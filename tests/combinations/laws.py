@@ -15,11 +15,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.commitments.commitment_ledger import CommitmentRoom
 from shiplap.kubernetes.objects import Pod, PodAffinityTerm
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
-from shiplap.scheduling.model.scheduling_record import (
+from shiplap.policies.ceilings.ceiling_input import CeilingInput
+from shiplap.policies.ceilings.ceilings import HOURLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
+from shiplap.policies.commitments.commitment_input import CommitmentInput
+from shiplap.policies.commitments.commitment_ledger import CommitmentRoom
+from shiplap.policies.sleep.sleep_input import SleepInput
+from shiplap.policies.sleep.sleep_state import SleepState
+from shiplap.policies.spot_risk.safer_offerings import KnownSpotRisk, SpotRiskSettings
+from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
+from shiplap.records.scheduling_record import (
     RECORDED_SNAPSHOT,
     SchedulingRecord,
     decode,
@@ -27,11 +33,9 @@ from shiplap.scheduling.model.scheduling_record import (
     recorded_snapshot,
     snapshot_of,
 )
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.sleep.sleep_state import SleepState
-from shiplap.spending.ceilings import HOURLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
-from shiplap.spot_risk.safer_offerings import SpotRiskInputs, SpotRiskSettings
 from tests.checker import violations
 from tests.combinations.carrying_out import carried_out
 from tests.combinations.cluster_draft import TAINT
@@ -226,9 +230,9 @@ def _is_unknown_to_judges(text: str, decided: Decided) -> bool:
     to reserved capacity. A claim may hold nothing but room for pods that do not exist.
     """
     spare = {claim.name for claim in decided.plan.node_claims if claim.virtual_pods}
-    if decided.snapshot.spending is not None and " requests " in text:
+    if decided.snapshot.policy(CeilingInput) is not None and " requests " in text:
         return True
-    if decided.snapshot.commitments is not None and "cheapest" in text:
+    if decided.snapshot.policy(CommitmentInput) is not None and "cheapest" in text:
         return True
     reserved = {claim.name for claim in decided.plan.node_claims if claim.launch.reservation_id}
     if " lost minValues " in text and text.split()[1].strip(":") in reserved:
@@ -251,13 +255,14 @@ def _limits_with_room(before: Decided, _: Random) -> Snapshot:
 
 def _ceilings_with_room(before: Decided, _: Random) -> Snapshot:
     """Ceilings that nothing comes near, of each mode, beside those that there are."""
-    known = before.snapshot.spending or SpendingView(month_left_s=240 * 3600)
+    ceilings = before.snapshot.policy(CeilingInput)
+    known = SpendingView(month_left_s=240 * 3600) if ceilings is None else ceilings.view
     ample = tuple(
         CeilingUse(scope, HOURLY_PERIOD, 10**6 * _DOLLAR, 0, name, mode)
         for scope, name in ((CeilingScope.ACCOUNT, ""), (CeilingScope.CLUSTER, "test"))
         for mode in CeilingMode
     )
-    return replace(before.snapshot, spending=replace(known, ceilings=(*known.ceilings, *ample)))
+    return before.snapshot.with_policy(CeilingInput(replace(known, ceilings=(*known.ceilings, *ample))))
 
 
 # A tighter limit
@@ -348,7 +353,7 @@ def _homes(decided: Decided) -> dict[str, str]:
 
 def _unrelated_pool(before: Decided, _: Random) -> Snapshot | None:
     """A NodePool of a type that does not exist, preferred to all others."""
-    if before.snapshot.sleep is not None:
+    if before.snapshot.policy(SleepInput) is not None:
         return None  # a pod is awake if an awake NodePool would take it, whatever its sizes
     idle = pool_of("unrelated", case.rule(TYPE, "In", "none.large"), weight=100, limits={})
     return _with_pools(before.snapshot, (*before.snapshot.manifests.node_pools, idle))
@@ -425,7 +430,7 @@ def _reordered(before: Decided, rng: Random) -> Snapshot:
 
 def _renamed(before: Decided, _: Random) -> Snapshot | None:
     """Other names for all pods and NodePools, in the same order."""
-    if before.snapshot.commitments is not None or before.snapshot.spending is not None:
+    if before.snapshot.policy(CommitmentInput) is not None or before.snapshot.policy(CeilingInput) is not None:
         return None  # which of equal claims is paid for, or passes a ceiling, is a tie that changes what is left
     names = {pod.metadata.name for pod in before.snapshot.view.pods}
     names |= {pool.metadata.name for pool in before.snapshot.manifests.node_pools}
@@ -461,22 +466,24 @@ def _renamed_in(value: Any, names: Mapping[str, str]) -> Any:
 
 def _idle_sleep(before: Decided, _: Random) -> Snapshot | None:
     """Windows, none of which is open."""
-    if before.snapshot.sleep is not None:
+    if before.snapshot.policy(SleepInput) is not None:
         return None
     armed = tuple(pool.metadata.name for pool in before.snapshot.manifests.node_pools)
-    return replace(before.snapshot, sleep=SleepState(armed, (), 100))
+    return before.snapshot.with_policy(SleepInput(SleepState(armed, (), 100)))
 
 
 def _idle_commitments(before: Decided, _: Random) -> Snapshot | None:
     """Commitments that are all in use."""
-    return None if before.snapshot.commitments else replace(before.snapshot, commitments=CommitmentRoom())
+    if before.snapshot.policy(CommitmentInput) is not None:
+        return None
+    return before.snapshot.with_policy(CommitmentInput(CommitmentRoom()))
 
 
 def _idle_spot_risk(before: Decided, _: Random) -> Snapshot | None:
     """No evidence yet."""
-    if before.snapshot.spot_risk is not None:
+    if before.snapshot.policy(SpotRiskInput) is not None:
         return None
-    return replace(before.snapshot, spot_risk=SpotRiskInputs(SpotRiskSettings("prefer"), 0.025))
+    return before.snapshot.with_policy(SpotRiskInput(KnownSpotRisk(SpotRiskSettings("prefer"), 0.025)))
 
 
 def _idle_reservation_policy(before: Decided, _: Random) -> Snapshot | None:
@@ -603,7 +610,7 @@ LAWS = (
         "once a plan is carried out there is nothing more to do",
         _carried_out,
         _nothing_more_to_do,
-        KnownDefect("domains that a spread reckons with and that do not come", 77120032, 4850),
+        KnownDefect("domains that a spread reckons with and that do not come", 77120033, 1763),
     ),
     Law("a record gives the same plan", _recorded, byte_for_byte),
     Law(

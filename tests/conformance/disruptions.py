@@ -8,19 +8,16 @@ from typing import Any
 
 import msgspec
 
-from shiplap.commitments.commitment_use import UsedCommitments
 from shiplap.disruption.commands import Decision, DisruptionProposal
 from shiplap.disruption.decide import decide
-from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
+from shiplap.disruption.disruption_snapshot import DisruptionInput, DisruptionSettings, DisruptionSnapshot, NodeHistory
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.related_objects import PersistentVolume, PersistentVolumeClaim
 from shiplap.manifests.custom_resources import CapacityBuffer, EC2NodeClass, Manifests, NodePool, PodTemplate
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
-from shiplap.sleep.sleep_state import SleepState
-from shiplap.spending.ceilings import SpendingView
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, PolicyInput, SchedulingSettings, Snapshot
 from tests.conformance import given as scheduling
 from tests.conformance.catalogues import Z1, fake_type
 from tests.conformance.given import NOW, rule
@@ -182,14 +179,14 @@ def disrupted(
     coming: Sequence[NodeClaim] = (),
     buffers: Sequence[CapacityBuffer] = (),
     templates: Sequence[PodTemplate] = (),
-    sleep: SleepState | None = None,
-    commitments: UsedCommitments | None = None,
-    spending: SpendingView | None = None,
+    policies: Sequence[PolicyInput] = (),
+    in_use: Sequence[DisruptionInput] = (),
     unsettled: Sequence[str] = (),
 ) -> Verdict:
     """What a cluster of these nodes would be told to give up; `class_says` is what its EC2NodeClass is known to say.
 
-    `coming` are claims that have no node yet, `unsettled` NodePools whose spec may still be taken back.
+    `coming` are claims that have no node yet, `unsettled` NodePools whose spec may still be taken back. `policies` are
+    inputs of plans, `in_use` those that decisions on disruption need beside them.
     """
     snapshot = Snapshot(
         cluster="test",
@@ -211,8 +208,7 @@ def disrupted(
         ),
         catalogs=(NodeClassCatalog("default", tuple(types), **(class_says or {})),),
         settings=scheduling_settings or SchedulingSettings(),
-        sleep=sleep,
-        spending=spending,
+        policies=tuple(policies),
     )
     return Verdict(
         decide(
@@ -222,7 +218,7 @@ def disrupted(
                 histories=tuple(histories),
                 busy=frozenset(busy),
                 settings=settings or DisruptionSettings(),
-                commitments=commitments,
+                policies=tuple(in_use),
                 unsettled_pools=tuple(unsettled),
             )
         )

@@ -12,7 +12,8 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings, NodeHisto
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap.spending.ceilings import HOURLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
+from shiplap.policies.ceilings.ceiling_input import CeilingInput
+from shiplap.policies.ceilings.ceilings import HOURLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
 from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, disrupted, large, pod, pool, small
 from tests.conformance.given import NOW, rule
@@ -287,7 +288,7 @@ def test_a_replacement_that_a_ceiling_refuses_holds_up_no_other() -> None:
         pods=[pod("p", "a", cpu="12"), pod("q", "b", cpu="3", selector={labels.INSTANCE_TYPE: "small"})],
         pools=[pool("default", ON_DEMAND, GONE, after="Never")],
         types=BOTH,
-        spending=ceiling(8, 5),
+        policies=(CeilingInput(ceiling(8, 5)),),
     )
     assert verdict.command.nodes == ("b",)
     assert verdict.blocked("a").endswith("a node takes $4.00")
@@ -300,14 +301,14 @@ def test_a_replacement_may_use_what_a_ceiling_keeps_for_recovery(used: float, go
         pods=[pod("q", "b", cpu="3")],
         pools=[pool("default", ON_DEMAND, GONE, after="Never")],
         types=BOTH[:1],
-        spending=ceiling(4, used, recovery_percent=50),
+        policies=(CeilingInput(ceiling(4, used, recovery_percent=50)),),
     )
     assert verdict.removed == gone
     of_no_pods = disrupted(
         small("b", pool="fixed", labels=DRIFTS),
         pools=[static("fixed", 1, ON_DEMAND, GONE)],
         types=BOTH[:1],
-        spending=ceiling(4, used, recovery_percent=50),
+        policies=(CeilingInput(ceiling(4, used, recovery_percent=50)),),
     )
     assert of_no_pods.removed == gone
 
@@ -319,7 +320,7 @@ def test_a_replacement_is_refused_where_any_of_its_types_is_too_dear() -> None:
         pods=[pod("q", "b", cpu="3")],
         pools=[pool("default", ON_DEMAND, GONE, after="Never")],
         types=BOTH,
-        spending=ceiling(4, 2),
+        policies=(CeilingInput(ceiling(4, 2)),),
     )
     assert verdict.commands == ()
     assert verdict.blocked("b").endswith("$2.00 in use, a node takes $4.00")

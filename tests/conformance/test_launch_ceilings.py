@@ -9,16 +9,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.commitments.account_commitments import SavingsPlan
-from shiplap.commitments.commitment_ledger import CommitmentRoom
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.manifests.custom_resources import CapacityBuffer, Manifests, PodTemplate
 from shiplap.manifests.shiplap_annotations import MAX_NODE_PRICE
-from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord, decode, encode
-from shiplap.scheduling.packing.launch_costs import wanted_launches
-from shiplap.scheduling.planner import plan
-from shiplap.spending.ceilings import (
+from shiplap.policies.ceilings.ceiling_input import CeilingInput
+from shiplap.policies.ceilings.ceilings import (
     CEILING_REACHED,
     CRITICAL_PRIORITY,
     HOURLY_PERIOD,
@@ -28,6 +23,13 @@ from shiplap.spending.ceilings import (
     CeilingUse,
     SpendingView,
 )
+from shiplap.policies.ceilings.launch_costs import wanted_launches
+from shiplap.policies.commitments.account_commitments import SavingsPlan
+from shiplap.policies.commitments.commitment_input import CommitmentInput
+from shiplap.policies.commitments.commitment_ledger import CommitmentRoom
+from shiplap.records.scheduling_record import SchedulingRecord, decode, encode
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.planner import plan
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import disrupted, large
 from tests.conformance.disruptions import pod as running
@@ -51,8 +53,16 @@ def view(limit: float, used: float = 0.0, **fields: Any) -> SpendingView:
     return SpendingView((replace(known, **{"mode": CeilingMode.STOP, "recovery_percent": 0, **fields}),))
 
 
-def decided(*waiting: Any, spending: SpendingView | None, types: Sequence[InstanceType] = TYPES, **fields: Any) -> Plan:
-    return plan(snapshot_of(waiting, types=types, spending=spending, **fields))
+def decided(
+    *waiting: Any,
+    spending: SpendingView | None,
+    types: Sequence[InstanceType] = TYPES,
+    commitments: CommitmentRoom | None = None,
+    **fields: Any,
+) -> Plan:
+    ceilings = () if spending is None else (CeilingInput(spending),)
+    room = () if commitments is None else (CommitmentInput(commitments),)
+    return plan(snapshot_of(waiting, types=types, policies=(*ceilings, *room), **fields))
 
 
 def served(made: Plan) -> set[str]:
@@ -74,7 +84,7 @@ def test_pods_of_what_is_left_out_say_which_ceiling() -> None:
 
 
 def test_a_record_is_replayed_exactly() -> None:
-    snapshot = snapshot_of(pods(4, cpu="3"), types=TYPES, spending=view(2.5))
+    snapshot = snapshot_of(pods(4, cpu="3"), types=TYPES, policies=(CeilingInput(view(2.5)),))
     record = SchedulingRecord(snapshot, plan(snapshot))
     again = decode(encode(record))
     assert again == record
@@ -181,7 +191,7 @@ def test_of_buffers_of_one_name_in_two_namespaces_each_lacks_its_own() -> None:
 
     (first, of_first), (second, of_second) = of("first", 0), of("second", 0)
     manifests = Manifests(node_pools=(pool(),), capacity_buffers=(first, second), pod_templates=(of_first, of_second))
-    made = plan(snapshot_of((), types=TYPES[:1], manifests=manifests, spending=view(3.0)))
+    made = plan(snapshot_of((), types=TYPES[:1], manifests=manifests, policies=(CeilingInput(view(3.0)),)))
     lacking = {known.namespace: (known.new, known.missing) for known in made.buffers}
     assert sorted(lacking) == ["first", "second"]
     assert all(new + missing == 2 for new, missing in lacking.values())
@@ -219,8 +229,8 @@ def test_pods_of_another_namespace_hold_down_no_spread() -> None:
     others = pods(3, "theirs", cpu="100m", node="here", metadata={**marked, "namespace": "theirs"})
     here = node("here", labels={"topology.kubernetes.io/zone": Z1}, cpu="1")
     types = (typed("m.large", 1.0, offerings=(("on-demand", Z1), ("on-demand", Z2))),)
-    snapshot = snapshot_of([*waiting, *others], [here], types=types, spending=view(9.0))
-    levels = [launch.level for launch in wanted_launches(snapshot, plan(snapshot).node_claims)]
+    snapshot = snapshot_of([*waiting, *others], [here], types=types, policies=(CeilingInput(view(9.0)),))
+    levels = [launch.level for launch in wanted_launches(snapshot, view(9.0), plan(snapshot).node_claims)]
     assert [level.before for level in levels if level is not None] == [0, 0]
 
 
@@ -228,7 +238,7 @@ def test_a_buffer_lacks_what_a_ceiling_refuses() -> None:
     manifests = Manifests(
         node_pools=(pool(),), capacity_buffers=(buffer(replicas=6),), pod_templates=(template(cpu="3"),)
     )
-    made = plan(snapshot_of((), types=TYPES[:1], manifests=manifests, spending=view(2.0)))
+    made = plan(snapshot_of((), types=TYPES[:1], manifests=manifests, policies=(CeilingInput(view(2.0)),)))
     (state,) = made.buffers
     assert (state.replicas, state.new, state.missing) == (6, 2, 4)
     assert state.reason.startswith(CEILING_REACHED)
@@ -248,7 +258,7 @@ def test_a_replacement_is_refused_by_stop_only() -> None:
             pods=[running("one", "a", cpu="2")],
             pools=[quick_pool()],
             types=CHEAPER,
-            spending=view(4.0, 4.0, mode=mode),
+            policies=[CeilingInput(view(4.0, 4.0, mode=mode))],
         )
         assert verdict.removed == removed
         if not removed:
@@ -261,7 +271,7 @@ def test_a_replacement_draws_on_the_recovery_reserve() -> None:
         pods=[running("one", "a", cpu="2")],
         pools=[quick_pool()],
         types=CHEAPER,
-        spending=view(5.0, 4.0, recovery_percent=50),
+        policies=[CeilingInput(view(5.0, 4.0, recovery_percent=50))],
     )
     assert verdict.removed == {"a"}
 
@@ -295,7 +305,7 @@ def test_what_is_left_beside_admitted_nodes_goes_to_smaller_ones() -> None:
 
 
 def test_a_plan_of_smaller_nodes_is_replayed_exactly() -> None:
-    snapshot = snapshot_of(pods(4, cpu="3"), types=BULK, spending=view(2.5))
+    snapshot = snapshot_of(pods(4, cpu="3"), types=BULK, policies=(CeilingInput(view(2.5)),))
     record = SchedulingRecord(snapshot, plan(snapshot))
     assert plan(decode(encode(record)).snapshot) == record.plan
 

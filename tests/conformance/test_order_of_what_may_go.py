@@ -11,6 +11,8 @@ from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
+from shiplap.policies.ceilings.ceiling_input import CeilingInput
+from shiplap.policies.sleep.sleep_input import SleepInput
 from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import BOTH, ON_DEMAND, disrupted, large, pdb, pod, pool, small
 from tests.conformance.given import NOW, given, node, rule
@@ -118,7 +120,7 @@ def test_a_replacement_that_a_ceiling_refuses_takes_no_budget_from_the_next() ->
         pods=[pod("p", "a", cpu="12"), pod("q", "b", cpu="3", selector={labels.INSTANCE_TYPE: "small"})],
         pools=[pool("default", ON_DEMAND, GONE, after="Never", budgets=[{"nodes": "1"}])],
         types=BOTH,
-        spending=ceiling(8, 5),
+        policies=(CeilingInput(ceiling(8, 5)),),
     )
     assert verdict.removed == {"b"}
     assert verdict.blocked("a").endswith("a node takes $4.00")
@@ -132,7 +134,7 @@ def test_drift_that_a_ceiling_refuses_does_not_keep_consolidation_from_saving_mo
         pods=[pod("p", "a", cpu="15"), pod("q", "b"), pod("r", "c")],
         pools=[pool("default", ON_DEMAND, GONE)],
         types=BOTH,
-        spending=ceiling(6, 6),
+        policies=(CeilingInput(ceiling(6, 6)),),
     )
     assert [command.reason for command in verdict.commands] == [Reason.UNDERUTILIZED]
     assert len(verdict.removed & {"b", "c"}) == 1
@@ -219,7 +221,7 @@ def test_nodes_that_no_budget_lets_sleep_use_up_nothing_that_nodes_of_other_pool
         pods=[owned("p", "a"), owned("q", "b")],
         pools=[closed, open_pool],
         types=BOTH,
-        sleep=asleep,
+        policies=(SleepInput(asleep),),
     )
     assert verdict.removed == {"b"}
     assert "no allowed disruptions for Asleep" in verdict.blocked("a")
@@ -235,7 +237,7 @@ def test_a_cheaper_type_is_looked_for_among_nodes_that_a_ceiling_leaves() -> Non
         pods=[pod("p", "a", cpu="7"), pod("q", "b", cpu="1"), pod("r", "c", cpu="2")],
         pools=[pool("default", ON_DEMAND)],
         types=types,
-        spending=ceiling(6, 6),
+        policies=(CeilingInput(ceiling(6, 6)),),
         settings=DisruptionSettings(),
     )
     assert verdict.removed

@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.commitments.account_commitments import MICROS, InstanceUse, SavingsPlan, merged
-from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, RegionalRoom, ZonalRoom
-from shiplap.commitments.commitment_use import UsedCommitments
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import Manifests, NodePool
-from shiplap.scheduling import commitment_passes
+from shiplap.manifests.shiplap_annotations import MICROS
+from shiplap.policies.commitments import commitment_passes
+from shiplap.policies.commitments.account_commitments import InstanceUse, SavingsPlan, merged
+from shiplap.policies.commitments.commitment_input import CommitmentInput, CommitmentsInUse
+from shiplap.policies.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, RegionalRoom, ZonalRoom
+from shiplap.policies.commitments.commitment_use import UsedCommitments
+from shiplap.records.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
 from tests.conformance.catalogues import Z1, Z2, fake_type
@@ -62,7 +64,7 @@ def snapshot_of(
         manifests=Manifests(node_pools=pools or (pool(limits={}),)),
         catalogs=(NodeClassCatalog("default", tuple(types)),),
         settings=SchedulingSettings(),
-        commitments=room,
+        policies=() if room is None else (CommitmentInput(room),),
         **fields,
     )
 
@@ -217,7 +219,7 @@ def test_a_covered_node_is_not_replaced_by_one_that_is_to_be_paid_beside_an_idle
         pods=[running("one", "a", cpu="2")],
         pools=[quick_pool()],
         types=SPOT_IS_CHEAP,
-        commitments=used(units, large=running_now),
+        in_use=(CommitmentsInUse(used(units, large=running_now)),),
     )
     assert verdict.removed == ({"a"} if replaced else set())
     if not replaced:
@@ -225,7 +227,9 @@ def test_a_covered_node_is_not_replaced_by_one_that_is_to_be_paid_beside_an_idle
 
 
 def test_an_empty_node_goes_although_commitments_pay_for_it() -> None:
-    verdict = disrupted(large("a"), pools=[quick_pool()], types=SPOT_IS_CHEAP, commitments=used(1, large=1))
+    verdict = disrupted(
+        large("a"), pools=[quick_pool()], types=SPOT_IS_CHEAP, in_use=(CommitmentsInUse(used(1, large=1)),)
+    )
     assert verdict.removed == {"a"}
 
 
@@ -236,7 +240,7 @@ def test_pods_move_off_a_node_that_is_paid_for_rather_than_off_a_covered_one() -
         pods=[running("one", "covered", cpu="1"), running("two", "paid", cpu="1")],
         pools=[quick_pool()],
         types=SPOT_IS_CHEAP,
-        commitments=used(1, large=1, small=1),
+        in_use=(CommitmentsInUse(used(1, large=1, small=1)),),
     )
     assert verdict.removed == {"paid"}
 

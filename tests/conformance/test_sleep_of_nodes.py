@@ -10,22 +10,23 @@ from hypothesis import given as generated
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shiplap.disruption import record as disruption_record
 from shiplap.disruption.commands import Decision, Reason
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
-from shiplap.disruption.record import DisruptionRecord
-from shiplap.disruption.sleep.sleep_objections import objection_to_sleep
-from shiplap.disruption.sleep.sleeping_nodes import LEAST_SLEEP_S
 from shiplap.disruption.standstill import unchanged_until
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode, unpacked
+from shiplap.policies.sleep.sleep_input import SleepInput
+from shiplap.policies.sleep.sleep_objections import objection_to_sleep
+from shiplap.policies.sleep.sleep_state import NAMESPACE, SleepingScope, SleepState
+from shiplap.policies.sleep.sleeping_nodes import LEAST_SLEEP_S
+from shiplap.records import disruption_record
+from shiplap.records.disruption_record import DisruptionRecord
+from shiplap.records.scheduling_record import SchedulingRecord, encode, unpacked
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.sleep.sleep_state import NAMESPACE, SleepingScope, SleepState
 from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import BOTH, NOW, ON_DEMAND, disrupted, large, pdb, pod, pool, small
 
@@ -53,7 +54,12 @@ KEEPS = pool("default", ON_DEMAND, after="Never")
 
 def test_nodes_leave_together_when_all_their_pods_sleep() -> None:
     verdict = disrupted(
-        small("a"), large("b"), pods=[owned("p", "a"), owned("q", "b")], pools=[KEEPS], types=BOTH, sleep=state()
+        small("a"),
+        large("b"),
+        pods=[owned("p", "a"), owned("q", "b")],
+        pools=[KEEPS],
+        types=BOTH,
+        policies=(SleepInput(state()),),
     )
 
     assert verdict.command.nodes == ("a", "b")
@@ -66,20 +72,27 @@ def test_nodes_leave_together_when_all_their_pods_sleep() -> None:
 def test_the_first_scope_to_wake_says_until_when_and_rehearsals_do_not() -> None:
     first, rehearsed = scope("ci", "Namespace"), scope("other", rehearsal=True)
     asleep = state(scope(), replace(first, until=LATER - 3600), replace(rehearsed, until=LATER - 7200))
-    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=asleep)
+    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, policies=(SleepInput(asleep),))
     assert verdict.command.detail == "all their pods sleep, until 2027-01-15T16:00:00Z at least"
 
 
 def test_what_sleep_saves_is_said_in_millionths_of_a_dollar() -> None:
     odd = fake_type("small", cpu="4", memory="8Gi", pods="20", price=0.12345678)
-    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=[odd], sleep=state())
+    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=[odd], policies=(SleepInput(state()),))
     assert verdict.command.savings_hourly == 0.123457
 
 
 @pytest.mark.parametrize(("undone", "removed"), [(0, {"a"}), (1, set())])
 def test_a_node_whose_command_was_given_up_just_now_is_not_tried_again(undone: int, removed: set[str]) -> None:
     known = NodeHistory("a", undone_at=NOW - 60, undone=undone)
-    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=state(), histories=[known])
+    verdict = disrupted(
+        small("a"),
+        pods=[owned("p", "a")],
+        pools=[KEEPS],
+        types=BOTH,
+        policies=(SleepInput(state()),),
+        histories=[known],
+    )
     assert verdict.removed == removed
 
 
@@ -88,20 +101,22 @@ def test_nodes_that_sleep_use_up_budgets_and_take_no_pods() -> None:
     pools = [pool("default", ON_DEMAND, after="Never", budgets=({"nodes": "2"},), expire_after="1h")]
     nodes = (small("a"), small("b"), small("c"))
     pods = [owned("p", "a", cpu="3"), pod("q", "b", cpu="3"), pod("r", "c", cpu="3")]
-    verdict = disrupted(*nodes, pods=pods, pools=pools, types=BOTH, sleep=state())
+    verdict = disrupted(*nodes, pods=pods, pools=pools, types=BOTH, policies=(SleepInput(state()),))
     assert verdict.removed == {"a", "b"}
     pools = [
         pool("default", ON_DEMAND, after="Never", budgets=({"nodes": "1", "reasons": ["Asleep"]},), expire_after="1h")
     ]
     pods = [owned("p", "a", cpu="1"), owned("q", "b", cpu="1"), pod("r", "c", cpu="1")]
-    verdict = disrupted(*nodes, pods=pods, pools=pools, types=BOTH, sleep=state())
+    verdict = disrupted(*nodes, pods=pods, pools=pools, types=BOTH, policies=(SleepInput(state()),))
     assert verdict.removed == {"a", "c"}
     assert [len(command.replacements) for command in verdict.commands] == [0, 1]
 
 
 def test_without_sleep_nothing_changes() -> None:
     for sleep in (None, SleepState(("default",)), state(scope("other"))):
-        verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=sleep)
+        verdict = disrupted(
+            small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, policies=[SleepInput(sleep)] if sleep else []
+        )
         assert verdict.commands == ()
         assert b"rehearsed" not in msgspec.json.encode(verdict.decision)
         assert b"keptAwake" not in msgspec.json.encode(verdict.decision)
@@ -117,7 +132,9 @@ def test_without_sleep_nothing_changes() -> None:
     ],
 )
 def test_one_pod_that_stays_keeps_its_node_and_says_why(item: Pod, why: str) -> None:
-    verdict = disrupted(small("a"), pods=[item, owned("q", "a")], pools=[KEEPS], types=BOTH, sleep=state())
+    verdict = disrupted(
+        small("a"), pods=[item, owned("q", "a")], pools=[KEEPS], types=BOTH, policies=(SleepInput(state()),)
+    )
 
     assert verdict.commands == ()
     assert verdict.blocked("a").startswith("does not sleep: ")
@@ -129,7 +146,9 @@ def test_pods_of_the_node_itself_do_not_keep_it() -> None:
     daemon = pod("d", "a", owner="DaemonSet")
     ended = owned("e", "a", status={"phase": "Succeeded"})
 
-    verdict = disrupted(small("a"), pods=[daemon, ended, owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=state())
+    verdict = disrupted(
+        small("a"), pods=[daemon, ended, owned("p", "a")], pools=[KEEPS], types=BOTH, policies=(SleepInput(state()),)
+    )
 
     assert verdict.removed == {"a"}
 
@@ -137,7 +156,7 @@ def test_pods_of_the_node_itself_do_not_keep_it() -> None:
 def test_a_pod_that_an_awake_pool_would_take_keeps_its_node() -> None:
     pools = [KEEPS, pool("other", ON_DEMAND)]
 
-    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=pools, types=BOTH, sleep=state())
+    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=pools, types=BOTH, policies=(SleepInput(state()),))
 
     assert verdict.commands == ()
     assert "could run on NodePool other, which is awake" in verdict.blocked("a")
@@ -155,7 +174,9 @@ def test_a_sleeping_namespace_empties_only_armed_nodes_that_hold_nothing_else() 
     pools = [KEEPS, pool("prod", ON_DEMAND, after="Never")]
     nodes = (small("a"), small("b"), small("c", pool="prod"), small("d"))
 
-    verdict = disrupted(*nodes, pods=pods, pools=pools, types=BOTH, sleep=state(scope("ci", "Namespace")))
+    verdict = disrupted(
+        *nodes, pods=pods, pools=pools, types=BOTH, policies=(SleepInput(state(scope("ci", "Namespace"))),)
+    )
 
     assert verdict.removed == {"a"}
     assert verdict.decision.kept_awake == ("b",)
@@ -168,7 +189,9 @@ def test_dearer_nodes_that_do_not_sleep_keep_no_cheaper_one_awake() -> None:
     pools = [KEEPS, pool("prod", ON_DEMAND, after="Never")]
     nodes = (small("a"), large("b", pool="prod"), large("c"))
 
-    verdict = disrupted(*nodes, pods=pods, pools=pools, types=BOTH, sleep=state(scope("ci", "Namespace")))
+    verdict = disrupted(
+        *nodes, pods=pods, pools=pools, types=BOTH, policies=(SleepInput(state(scope("ci", "Namespace"))),)
+    )
 
     assert verdict.removed == {"a"}
 
@@ -176,7 +199,7 @@ def test_dearer_nodes_that_do_not_sleep_keep_no_cheaper_one_awake() -> None:
 def test_a_rehearsal_names_nodes_and_takes_none() -> None:
     asleep = state(scope(rehearsal=True))
 
-    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=asleep)
+    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, policies=(SleepInput(asleep),))
 
     assert verdict.commands == ()
     assert verdict.decision.rehearsed == ("a",)
@@ -186,7 +209,7 @@ def test_no_more_nodes_leave_than_are_left_and_the_dearest_first() -> None:
     nodes = (small("a"), small("b"), large("c"))
     pods = [owned(name, name) for name in "abc"]
 
-    verdict = disrupted(*nodes, pods=pods, pools=[KEEPS], types=BOTH, sleep=state(left=2))
+    verdict = disrupted(*nodes, pods=pods, pools=[KEEPS], types=BOTH, policies=(SleepInput(state(left=2)),))
 
     assert verdict.removed == {"a", "c"}
     assert "most nodes that shiplap.yaml allows" in verdict.blocked("b")
@@ -196,14 +219,19 @@ def test_budgets_of_the_pool_hold_and_others_of_it_are_not_replaced_meanwhile() 
     bounded = pool("default", ON_DEMAND, budgets=({"nodes": "1"},), expire_after="1h")
 
     verdict = disrupted(
-        small("a"), small("b"), pods=[owned("p", "a"), owned("q", "b")], pools=[bounded], types=BOTH, sleep=state()
+        small("a"),
+        small("b"),
+        pods=[owned("p", "a"), owned("q", "b")],
+        pools=[bounded],
+        types=BOTH,
+        policies=(SleepInput(state()),),
     )
 
     assert verdict.command.reason is Reason.ASLEEP
     assert verdict.removed == {"a"}
     assert "no allowed disruptions for Asleep" in verdict.blocked("b")
     named = pool("default", ON_DEMAND, budgets=({"nodes": "0", "reasons": ["Empty", "Drifted", "Underutilized"]},))
-    free = disrupted(small("a"), pods=[owned("p", "a")], pools=[named], types=BOTH, sleep=state())
+    free = disrupted(small("a"), pods=[owned("p", "a")], pools=[named], types=BOTH, policies=(SleepInput(state()),))
     assert free.removed == {"a"}
 
 
@@ -212,7 +240,12 @@ def test_pod_disruption_budgets_are_not_used_up_beyond_what_they_allow() -> None
     pods = [owned(f"p{place}", "abc"[place // 2], metadata=web) for place in range(6)]
 
     verdict = disrupted(
-        *map(small, "abc"), pods=pods, pools=[KEEPS], types=BOTH, budgets=[pdb("web", 3, app="web")], sleep=state()
+        *map(small, "abc"),
+        pods=pods,
+        pools=[KEEPS],
+        types=BOTH,
+        budgets=[pdb("web", 3, app="web")],
+        policies=(SleepInput(state()),),
     )
 
     assert verdict.removed == {"a"}
@@ -226,7 +259,9 @@ def test_an_unready_pod_keeps_its_node_unless_the_budget_always_lets_it_go(*, po
     unready = {"conditions": [{"type": "Ready", "status": "False"}]}
     item = owned("p", "a", metadata={"labels": {"app": "web"}}, status=unready)
 
-    verdict = disrupted(small("a"), pods=[item], pools=[KEEPS], types=BOTH, budgets=[budget], sleep=state())
+    verdict = disrupted(
+        small("a"), pods=[item], pools=[KEEPS], types=BOTH, budgets=[budget], policies=(SleepInput(state()),)
+    )
 
     assert verdict.removed == ({"a"} if leaves else set())
 
@@ -242,7 +277,7 @@ def test_pods_of_nodes_on_their_way_out_count_against_their_budget() -> None:
         pools=[KEEPS],
         types=BOTH,
         budgets=[pdb("web", 1, app="web")],
-        sleep=state(),
+        policies=(SleepInput(state()),),
     )
 
     assert verdict.commands == ()
@@ -252,8 +287,13 @@ def test_no_node_leaves_for_a_short_sleep() -> None:
     soon = state(scope(wakes_at=int(NOW + LEAST_SLEEP_S) - 1))
     long = state(scope(wakes_at=int(NOW + LEAST_SLEEP_S)))
 
-    assert disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=soon).commands == ()
-    assert disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=long).removed == {"a"}
+    assert (
+        disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, policies=(SleepInput(soon),)).commands
+        == ()
+    )
+    assert disrupted(
+        small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, policies=(SleepInput(long),)
+    ).removed == {"a"}
 
 
 # Pods
@@ -266,7 +306,7 @@ def snapshot(*pods: Pod, sleep: SleepState | None = None, pools: Any = None, **f
         view=ClusterView(pods, **{"nodes": (), **fields}),
         manifests=Manifests(node_pools=tuple(pools or [pool("default", ON_DEMAND)])),
         catalogs=(NodeClassCatalog("default", BOTH),),
-        sleep=sleep,
+        policies=() if sleep is None else (SleepInput(sleep),),
     )
 
 
@@ -291,7 +331,7 @@ def test_no_node_is_launched_for_sleeping_pods_of_a_node_on_its_way_out() -> Non
     world = replace(snapshot(owned("p", "a"), nodes=(going.node,)), claims=(going.claim,))
 
     assert len(plan(world).node_claims) == 1
-    asleep = plan(replace(world, sleep=state()))
+    asleep = plan(replace(world, policies=(SleepInput(state()),)))
     assert asleep.node_claims == ()
     assert asleep.unschedulable == ()  # it still runs
 
@@ -402,7 +442,7 @@ def test_no_pod_outside_the_sleeping_scope_is_ever_on_a_node_that_leaves_for_sle
         pods=pods,
         pools=[KEEPS],
         types=BOTH,
-        sleep=state(*scopes, left=left),
+        policies=(SleepInput(state(*scopes, left=left)),),
     ).decision
 
     gone = {node for command in decision.commands if command.reason is Reason.ASLEEP for node in command.nodes}

@@ -10,9 +10,11 @@ from typing import Any
 from shiplap.aws.dynamodb.items import Item, scan
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.dynamodb.tables import EXPIRY
-from shiplap.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.disruption.progress import CommandState, DisruptionCommand
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.ceilings.account_counters import CountChange
+from shiplap.policies.ceilings.ledger import SpendingLedger
+from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.ports import (
     Clock,
     DecisionState,
@@ -25,8 +27,6 @@ from shiplap.ports import (
     written_claim,
     written_command,
 )
-from shiplap.spending.account_counters import CountChange
-from shiplap.spending.ledger import SpendingLedger
 from shiplap_lab.virtual_time.checked_fakes import CheckedState
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.versions import as_previous_version

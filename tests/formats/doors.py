@@ -32,17 +32,17 @@ from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.ec2.request_pace import RequestPace
 from shiplap.aws.sqs import SqsDeadLetters, SqsTimers
-from shiplap.commitments.account_commitments import InstanceUse
-from shiplap.commitments.commitment_use import ClusterUse, SharedUse
-from shiplap.disruption import record as records
 from shiplap.flows import claim_events
 from shiplap.flows.messages import decode
+from shiplap.policies.ceilings.account_counters import CountedSpending, change_to
+from shiplap.policies.ceilings.ledger import MonthOfSpending, SpendingLedger
+from shiplap.policies.ceilings.node_lives import NodeLives
+from shiplap.policies.commitments.account_commitments import InstanceUse
+from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
+from shiplap.policies.sleep.sleep_state import SleepNotes
+from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, EvidenceChange
 from shiplap.ports import CLAIM_FORM, OfferingFailure, Refusals, read_claim
-from shiplap.sleep.sleep_state import SleepNotes
-from shiplap.spending.account_counters import CountedSpending, change_to
-from shiplap.spending.ledger import MonthOfSpending, SpendingLedger
-from shiplap.spending.node_lives import NodeLives
-from shiplap.spot_risk.risk_evidence import DAY_PARTS, EvidenceChange
+from shiplap.records import disruption_record as records
 from shiplap_cdk.install_document import InstallDocument, read
 from tests.formats.sources import ROOT
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client

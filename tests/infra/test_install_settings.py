@@ -10,10 +10,10 @@ import pytest
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
+from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap.settings import ClusterSettings, OtlpSettings, Settings
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.spending.ceilings import Ceiling, CeilingMode
-from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_cdk.install_document import ClusterDocument, InstallConfig, read
 
 INSTALL = Path(__file__).parent / "install"

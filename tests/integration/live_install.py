@@ -21,6 +21,7 @@ from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.flows.install import Install as Functions
 from shiplap.flows.live_settings import KnownManifests, listed_settings
 from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
+from shiplap.flows.policies.active import ActivePolicies
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus
 from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.nodeclaim import ClaimState
@@ -86,8 +87,10 @@ class LiveInstall:
         names = ResourceNames("state", "capacity", "install", "bus", "queue")
         context = Functions("schedule", Settings((self.settings,)), names).context(self.settings)
         settings = listed_settings(self.settings, context, KnownManifests())
-        supply = read_supply(settings, context)
-        snapshot = priced_snapshot(settings, read_inputs(settings, context), supply, context).snapshot
+        policies = ActivePolicies.of(settings, context)
+        supply = read_supply(settings, context, policies=policies)
+        inputs = read_inputs(settings, context, policies=policies)
+        snapshot = priced_snapshot(settings, inputs, supply, context, policies).snapshot
         return snapshot, plan(snapshot)
 
     def says(self, command: str, *arguments: str, code: int = 0) -> dict[str, Any]:

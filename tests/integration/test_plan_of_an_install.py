@@ -24,11 +24,11 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap.ports import OfferingFailure, Refusals
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.settings import ClusterSettings, Settings
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap_cli.installs import find_install, installed
 from shiplap_cli.main import run
 from shiplap_cli.money import Money

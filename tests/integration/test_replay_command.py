@@ -13,10 +13,10 @@ import pytest
 from shiplap import __version__
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketRecorder
-from shiplap.disruption import record as disruptions
 from shiplap.disruption.decide import decide
-from shiplap.disruption.record import DisruptionRecord
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
+from shiplap.records import disruption_record as disruptions
+from shiplap.records.disruption_record import DisruptionRecord
+from shiplap.records.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap_cli.inputs.disruption_inputs import disruption_snapshot

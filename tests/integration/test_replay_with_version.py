@@ -14,7 +14,7 @@ import pytest
 
 import shiplap
 from shiplap import __version__
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
+from shiplap.records.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.planner import plan
 from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.main import run
@@ -61,11 +61,11 @@ def record(tmp_path: Path) -> Path:
 def version(folder: Path, records: str = OTHER, number: str = "9.9.9") -> Path:
     """A source tree of another version, as little of it as is asked for."""
     package = folder / "other" / "shiplap"
-    (package / "disruption").mkdir(parents=True)
+    (package / "records").mkdir(parents=True)
     (package / "__init__.py").write_text(f'__version__ = "{number}"\n')
-    (package / "disruption" / "__init__.py").write_text("")
+    (package / "records" / "__init__.py").write_text("")
     if records:
-        (package / "disruption" / "record.py").write_text(records)
+        (package / "records" / "disruption_record.py").write_text(records)
     return package.parent
 
 

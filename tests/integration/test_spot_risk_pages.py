@@ -14,12 +14,13 @@ from shiplap.aws import session
 from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, DAY_S, EvidenceChange
+from shiplap.policies.spot_risk.risk_rates import RiskRates
+from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
+from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
+from shiplap.records.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.spot_risk.risk_evidence import DAY_PARTS, DAY_S, EvidenceChange
-from shiplap.spot_risk.risk_rates import RiskRates
-from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_cli.main import run
 from tests.integration.live_install import LiveInstall
 
@@ -49,8 +50,9 @@ def observing(live: LiveInstall, without: Collection[str] = ()) -> None:
 
 
 def spot_list(snapshot: Snapshot, claim: PlannedClaim) -> list[Listed]:
-    assert snapshot.spot_risk is not None
-    rates = RiskRates(snapshot.spot_risk.evidence, snapshot.now)
+    risk = snapshot.policy(SpotRiskInput)
+    assert risk is not None
+    rates = RiskRates(risk.known.evidence, snapshot.now)
     (zones,) = (entry.values for entry in claim.requirements if entry.key == labels.ZONE)
     return [
         Listed(

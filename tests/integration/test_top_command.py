@@ -25,13 +25,13 @@ from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.cluster.kubeconfig import load
 from shiplap.cluster.transport import Transport
-from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.errors import ClusterDenied, ClusterUnreachable, InvalidInput, ResourceVersionGone, StoreError
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.sleep.sleep_state import SleepNotes
+from shiplap.records.disruption_record import Headline
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.sleep.sleep_state import SleepNotes
 from shiplap_cli.inputs.cluster_events import (
     ClusterEvent,
     ObjectChanged,

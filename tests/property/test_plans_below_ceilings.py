@@ -7,12 +7,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling.launch_ceilings import within_ceilings
-from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
-from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
-from shiplap.scheduling.packing.launch_costs import wanted_launches
-from shiplap.scheduling.planner import plan
-from shiplap.spending.ceilings import (
+from shiplap.policies.ceilings.ceiling_input import CeilingInput
+from shiplap.policies.ceilings.ceilings import (
     CEILING_REACHED,
     CRITICAL_PRIORITY,
     HOURLY_PERIOD,
@@ -23,6 +19,11 @@ from shiplap.spending.ceilings import (
     SpendingView,
     admit,
 )
+from shiplap.policies.ceilings.launch_ceilings import within_ceilings
+from shiplap.policies.ceilings.launch_costs import wanted_launches
+from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
+from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
+from shiplap.scheduling.planner import plan
 from tests.checker import violations
 from tests.property.test_plans import flying, snapshots
 from tests.strategies import sampled_from
@@ -63,7 +64,13 @@ def bounded(draw: st.DrawFn) -> Snapshot:
         lost_micros=draw(sampled_from([0, 0, 20 * CENT])),
     )
     strict = SchedulingSettings(min_values_policy="Strict")  # with BestEffort, variety gives way to a ceiling
-    return replace(snapshot, view=replace(snapshot.view, pods=pods), spending=view, settings=strict)
+    return replace(snapshot, view=replace(snapshot.view, pods=pods), policies=(CeilingInput(view),), settings=strict)
+
+
+def _view(snapshot: Snapshot) -> SpendingView:
+    ceilings = snapshot.policy(CeilingInput)
+    assert ceilings is not None
+    return ceilings.view
 
 
 def _of_priority(pod: Pod, priority: int) -> Pod:
@@ -76,8 +83,8 @@ def test_a_plan_keeps_every_rule_and_every_ceiling(snapshot: Snapshot) -> None:
     """A claim's requests have the least daemons of its types, also of those that a ceiling leaves out."""
     made = plan(snapshot)
     assert [wrong for wrong in violations(snapshot, made) if " requests " not in wrong] == []
-    assert snapshot.spending is not None
-    assert admit(snapshot.spending, wanted_launches(snapshot, made.node_claims)).refused == {}
+    view = _view(snapshot)
+    assert admit(view, wanted_launches(snapshot, view, made.node_claims)).refused == {}
 
 
 @SETTINGS
@@ -85,18 +92,17 @@ def test_a_plan_keeps_every_rule_and_every_ceiling(snapshot: Snapshot) -> None:
 def test_what_is_left_of_ceilings_has_room_for_no_pod_that_waits(snapshot: Snapshot) -> None:
     made = plan(snapshot)
     waits = {entry.pod for entry in made.unschedulable if entry.message.startswith(CEILING_REACHED)}
-    assert snapshot.spending is not None
-    left = admit(snapshot.spending, wanted_launches(snapshot, made.node_claims)).after
-    after = plan(replace(snapshot, claims=flying(made), spending=left, epoch=1))
+    view = _view(snapshot)
+    left = admit(view, wanted_launches(snapshot, view, made.node_claims)).after
+    after = plan(replace(snapshot, claims=flying(made), policies=(CeilingInput(left),), epoch=1))
     assert waits.isdisjoint(pod for claim in after.node_claims for pod in claim.pods)
 
 
 @SETTINGS
 @given(bounded())
 def test_a_pod_loses_a_place_to_more_important_ones_only(snapshot: Snapshot) -> None:
-    regardless = plan(replace(snapshot, spending=None))
-    assert snapshot.spending is not None
-    before = _served(within_ceilings(snapshot, snapshot.spending, regardless, lambda _: regardless))
+    regardless = plan(replace(snapshot, policies=()))
+    before = _served(within_ceilings(snapshot, _view(snapshot), regardless, lambda _: regardless))
     after = _served(plan(snapshot))
     priorities = {pod.key: pod.spec.priority for pod in snapshot.view.pods}
     most = max((priorities[key] for key in after - before), default=0)

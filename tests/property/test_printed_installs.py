@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
 from shiplap.errors import StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
@@ -31,6 +30,7 @@ from shiplap.instances.readiness.nodeclass_status import (
     conditions,
 )
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.records.disruption_record import Headline
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, Unschedulable
 from shiplap_cli.commands import status
 from shiplap_cli.fleet import fleet_reading

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shiplap.records.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.model.pod_classes import group
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap_cli.money import Money

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.sleep.sleep_windows import DAYS, parse_window, spans_of
-from shiplap.sleep.sleeping_pods import SleepingPods
+from shiplap.policies.sleep.sleep_windows import DAYS, parse_window, spans_of
+from shiplap.policies.sleep.sleeping_pods import SleepingPods
 from shiplap_lab.judge import sleep_rules
 from shiplap_lab.judge.promises import Promise
 from shiplap_lab.scenarios.scenario import Fault, load

@@ -9,7 +9,6 @@ from shiplap.aws import bus
 from shiplap.aws.ec2 import ec2_compute, launch_templates, request_pace
 from shiplap.cluster import snapshot_keeper
 from shiplap.disruption import consolidation, decision_memory, move_costs, node_history, progress
-from shiplap.disruption.sleep import sleeping_nodes
 from shiplap.flows import assign_instances, claim_updates, messages, pod_events, turns
 from shiplap.flows.disrupt import disruption_round
 from shiplap.flows.interrupt import interrupt
@@ -20,6 +19,7 @@ from shiplap.flows.sweep import repair
 from shiplap.flows.watch import watch
 from shiplap.instances.offerings import unavailability
 from shiplap.instances.readiness import joins, nodeclass_status
+from shiplap.policies.sleep import sleeping_nodes
 
 DOCS = Path(__file__).parents[2] / "docs"
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 24 * 3600

@@ -27,7 +27,7 @@ from shiplap.aws.bucket import (
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.spot_evidence import SPOT
 from shiplap.aws.instance_profiles import parameters_path
-from shiplap.commitments.account_commitments import CommitmentSettings
+from shiplap.policies.commitments.account_commitments import CommitmentSettings
 from shiplap_cdk.constructs.events import WorkQueue
 from shiplap_cdk.constructs.storage import InstallStorage
 

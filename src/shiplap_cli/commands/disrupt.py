@@ -13,6 +13,7 @@ from rich.text import Text
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
+from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
 from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.installs.find_install import InstallOptions
@@ -88,8 +89,10 @@ def disrupt(
         output,
         lambda: Group(
             _page(decided, took_s, money),
-            *sleep_lines(snapshot.scheduling.sleep, () if decided.rehearsed is UNSET else decided.rehearsed),
-            *used_lines(snapshot.commitments),
+            *sleep_lines(
+                snapshot.scheduling.policy(SleepInput), () if decided.rehearsed is UNSET else decided.rehearsed
+            ),
+            *used_lines(snapshot.policies),
             *caveat_lines(inputs),
         ),
     )

@@ -17,8 +17,8 @@ from rich.text import Text
 
 from shiplap.errors import ClusterError, InvalidInput
 from shiplap.instances.offerings.node_prices import UNKNOWN_PRICE
+from shiplap.records.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.explain.claim_account import ClaimAccounts

@@ -15,9 +15,10 @@ from rich.text import Text
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.offerings.node_prices import Price, total_price
-from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.policies.commitments.commitment_input import CommitmentInput
+from shiplap.policies.sleep.sleep_input import SleepInput
+from shiplap.scheduling.model.scheduling_plan import Plan, is_asleep
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.awake_part import is_asleep
 from shiplap.scheduling.planner import plan as decide
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays
 from shiplap_cli.inputs.disruption_inputs import rehearsed_nodes
@@ -118,10 +119,11 @@ def plan(
     rejected = _rejected_overlays(snapshot)
     if rejected:
         answer["rejectedOverlays"] = rejected
-    if snapshot.commitments is not None:
-        answer["commitments"] = msgspec.to_builtins(snapshot.commitments)
-    if snapshot.sleep is not None:
-        answer["sleep"] = sleep_document(snapshot.sleep, rehearsed)
+    commitments, sleep = snapshot.policy(CommitmentInput), snapshot.policy(SleepInput)
+    if commitments is not None:
+        answer["commitments"] = msgspec.to_builtins(commitments.room)
+    if sleep is not None:
+        answer["sleep"] = sleep_document(sleep.state, rehearsed)
     totals = totals_of(inputs.snapshot, decided, money, from_scratch=from_scratch)
     if totals.priced or inputs.live:
         answer["totals"] = msgspec.to_builtins(totals)
@@ -131,7 +133,7 @@ def plan(
 
     def page() -> RenderableType:
         made = plan_page(snapshot, decided, solve_s, money, rejected, details=details)
-        return _page(inputs, Group(made, *commitment_lines(snapshot.commitments, decided)), totals, rehearsed)
+        return _page(inputs, Group(made, *commitment_lines(commitments, decided)), totals, rehearsed)
 
     emit(answer, output, page)
     return 0 if all(map(is_asleep, decided.unschedulable)) else 1
@@ -139,7 +141,7 @@ def plan(
 
 def _page(inputs: LoadedInputs, page: RenderableType, totals: Totals, rehearsed: Sequence[str]) -> RenderableType:
     after = [totals.text] if totals.priced or inputs.live else []
-    return Group(page, *after, *sleep_lines(inputs.snapshot.sleep, rehearsed), *caveat_lines(inputs))
+    return Group(page, *after, *sleep_lines(inputs.snapshot.policy(SleepInput), rehearsed), *caveat_lines(inputs))
 
 
 def _on_arm(inputs: LoadedInputs, workloads: Sequence[str], output: Format) -> int:

@@ -15,14 +15,14 @@ from rich.text import Text
 
 from shiplap import __version__
 from shiplap.disruption.commands import Decision, DisruptionProposal
-from shiplap.disruption.record import DisruptionRecord, Outline, Recorded, decided_again, outline_with, read
-from shiplap.disruption.record import encode as encode_disruption
 from shiplap.errors import InvalidInput
 from shiplap.instances.offerings.node_prices import Price
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Manifests
+from shiplap.records.disruption_record import DisruptionRecord, Outline, Recorded, decided_again, outline_with, read
+from shiplap.records.disruption_record import encode as encode_disruption
+from shiplap.records.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap_cli.installs.find_install import STACK, Bucket, DeployedInstall, Dev, Stack, find_install
 from shiplap_cli.installs.other_version import OtherDecision, decide_with

@@ -15,9 +15,8 @@ from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.explain.nearest import amount
 from shiplap.scheduling.explain.unschedulable import Explainer
 from shiplap.scheduling.model.pod_classes import PodClass
-from shiplap.scheduling.model.scheduling_plan import LaunchChoice, NearestMiss, Plan
+from shiplap.scheduling.model.scheduling_plan import LaunchChoice, NearestMiss, Plan, is_asleep
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.awake_part import is_asleep
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import solve

@@ -12,14 +12,14 @@ import msgspec
 
 from shiplap.disruption.commands import Decision, DisruptionProposal
 from shiplap.disruption.progress import DisruptionCommand
-from shiplap.disruption.record import DisruptionRecord, Recorded, is_disruption, read
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.ports import CapacityStore, FlightRecords, StateStore
+from shiplap.records.disruption_record import DisruptionRecord, Recorded, is_disruption, read
+from shiplap.records.scheduling_record import SchedulingRecord, written_at
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord, written_at
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.explain.claim_account import ClaimAccounts
 from shiplap_cli.output import Printed

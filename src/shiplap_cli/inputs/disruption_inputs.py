@@ -17,7 +17,8 @@ from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, NodeClaim
-from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.policies.sleep.sleep_input import SleepInput
+from shiplap.scheduling.model.snapshot import PlanStage, Snapshot
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs
 
 
@@ -28,15 +29,15 @@ def disruption_snapshot(inputs: LoadedInputs, **changes: Any) -> DisruptionSnaps
     settings = asked_settings(known.disruption if known is not None else DisruptionSettings(), changes)
     if installed is not None and installed.claims is not None:
         return DisruptionSnapshot(
-            scheduling=replace(snapshot, claims=installed.claims, commitments=None),
+            scheduling=replace(snapshot.without_stage(PlanStage.PRICES), claims=installed.claims),
             pod_disruption_budgets=state.pod_disruption_budgets,
             histories=observe_nodes(installed.memory.histories, snapshot.view, installed.claims, snapshot.now),
             busy=installed.busy,
             settings=settings,
-            commitments=installed.used_commitments(snapshot),
+            policies=installed.disruption_inputs(snapshot),
         )
     return DisruptionSnapshot(
-        scheduling=replace(snapshot if snapshot.claims else _with_inferred_claims(snapshot), commitments=None),
+        scheduling=(snapshot if snapshot.claims else _with_inferred_claims(snapshot)).without_stage(PlanStage.PRICES),
         pod_disruption_budgets=state.pod_disruption_budgets,
         histories=state.histories,
         settings=settings,
@@ -51,8 +52,8 @@ def asked_settings(known: DisruptionSettings, changes: Mapping[str, Any]) -> Dis
 
 def rehearsed_nodes(inputs: LoadedInputs) -> tuple[str, ...]:
     """The nodes that would leave for sleep now if this were no rehearsal. Raises InvalidInput as `decide`."""
-    sleep = inputs.snapshot.sleep
-    if sleep is None or not any(scope.rehearsal for scope in sleep.scopes):
+    sleep = inputs.snapshot.policy(SleepInput)
+    if sleep is None or not any(scope.rehearsal for scope in sleep.state.scopes):
         return ()
     rehearsed = decide(disruption_snapshot(inputs)).rehearsed
     return () if rehearsed is UNSET else rehearsed

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from shiplap.commitments.account_commitments import AccountCommitments
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
+from shiplap.policies.commitments.account_commitments import AccountCommitments
 from shiplap.ports import CapacityStore, JoinLog, SleepStore, StateStore
 from shiplap_cli.hints import with_hint
 from shiplap_cli.options import Options

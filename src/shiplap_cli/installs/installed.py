@@ -14,12 +14,10 @@ from typing import Any, TypeVar
 import msgspec
 import urllib3
 
-from shiplap.commitments.account_commitments import AccountCommitments
-from shiplap.commitments.commitment_use import UsedCommitments
 from shiplap.disruption.decision_memory import DecisionMemory
+from shiplap.disruption.disruption_snapshot import DisruptionInput
 from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import AwsError, InvalidInput, StoreError, UnknownCluster
-from shiplap.flows.planning.commitment_inputs import used_commitments, with_commitments
 from shiplap.flows.planning.decision_inputs import (
     DecisionInputs,
     LaunchSupply,
@@ -27,10 +25,12 @@ from shiplap.flows.planning.decision_inputs import (
     PricedSnapshot,
     snapshot_of,
 )
-from shiplap.flows.planning.dollars import view_of_spending
 from shiplap.flows.planning.futile_launches import HeldBackPods, hold_back, may_be_held
 from shiplap.flows.planning.moves_under_way import plan_without_moves_under_way
 from shiplap.flows.planning.offering_market import unavailable_offerings
+from shiplap.flows.policies.ceiling_inputs import view_of_spending
+from shiplap.flows.policies.commitment_inputs import commitment_room, used_commitments
+from shiplap.flows.policies.policy import DecisionFacts
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
@@ -38,14 +38,19 @@ from shiplap.instances.readiness.joins import BlockedLaunches, JoinHistory, bloc
 from shiplap.instances.readiness.nodeclass_status import InstallStatus, known_problem
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.policies.ceilings.ceiling_input import CeilingInput
+from shiplap.policies.ceilings.ceiling_use import cluster_spending
+from shiplap.policies.commitments.account_commitments import AccountCommitments
+from shiplap.policies.commitments.commitment_input import CommitmentInput, CommitmentsInUse
+from shiplap.policies.sleep.sleep_input import SleepInput
+from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_state
+from shiplap.policies.spot_risk.risk_evidence import OfferingEvidence
+from shiplap.policies.spot_risk.safer_offerings import KnownSpotRisk
+from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
 from shiplap.ports import CapacityStore, DecisionState
 from shiplap.scheduling.model.scheduling_plan import Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings, Settings
-from shiplap.sleep.sleep_state import SleepNotes, SleepState, sleep_state
-from shiplap.spending.ceiling_use import cluster_spending
-from shiplap.spending.ceilings import SpendingView
-from shiplap.spot_risk.risk_evidence import OfferingEvidence
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import (
     STACK,
@@ -133,9 +138,14 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
             self.notes.append(f"nothing is launched of {', '.join(names)}: its nodes do not join")
         inputs = DecisionInputs(at, state, view, state.missed_pods | missed)
         made = snapshot_of(settings, inputs, supply, self.capacity, _NoMetrics())
-        made = with_commitments(made, self._counting(settings), supply.commitments, state, supply.catalog)
-        spending = self._spending(state, claims, at)
-        return msgspec.structs.replace(made, sleep=self._sleep(settings, at), spending=spending)
+        facts = DecisionFacts(made, state, supply.catalog, self.joins)
+        found = (
+            self._sleep(settings, at),
+            self._spending(state, claims, at),
+            self._commitments(facts),
+            self._spot_risk(settings),
+        )
+        return msgspec.structs.replace(made, policies=tuple(item for item in found if item is not None))
 
     def decided(self, snapshot: Snapshot) -> tuple[Snapshot, Plan]:
         """The plan of the schedule function, and the snapshot that it is made of.
@@ -160,33 +170,42 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
             return HeldBackPods(view)
         return hold_back(view, self.claims, state.refused, state.futile, snapshot.now)
 
-    def used_commitments(self, snapshot: Snapshot) -> UsedCommitments | None:
-        """What disruption knows of commitments; None where none are counted on or something could not be read."""
+    def disruption_inputs(self, snapshot: Snapshot) -> tuple[DisruptionInput, ...]:
+        """What disruption knows of commitments; none where none are counted on or something could not be read."""
         if self.state is None or self.settings is None or self.settings.commitments is None:
-            return None
+            return ()
         catalog = self.catalog(self.settings.region)
         if catalog is None:
+            return ()
+        facts = DecisionFacts(snapshot, self.state, catalog, self.joins)
+        used = used_commitments(self.settings.commitments, self.commitments, self.settings.name, facts)
+        return (CommitmentsInUse(used),)
+
+    def _commitments(self, facts: DecisionFacts) -> CommitmentInput | None:
+        """What new nodes may use of the commitments that the install counts on."""
+        if self.state is None or self.settings is None or self.settings.commitments is None:
             return None
-        return used_commitments(self.settings, self.commitments, self.state, snapshot, catalog)
+        return CommitmentInput(commitment_room(self.settings.commitments, self.commitments, self.cluster, facts))
 
-    def _counting(self, settings: ClusterSettings) -> ClusterSettings:
-        """Settings that count on the commitments that the install counts on."""
-        counted = self.settings.commitments if self.settings is not None and self.state is not None else None
-        return msgspec.structs.replace(settings, name=self.cluster, commitments=counted)
+    def _spot_risk(self, settings: ClusterSettings) -> SpotRiskInput | None:
+        """How often spot offerings are interrupted, where that counts."""
+        if not settings.spot_risk.is_on:
+            return None
+        return SpotRiskInput(KnownSpotRisk(settings.spot_risk, settings.disruption.move_cost, self.spot_evidence))
 
-    def _sleep(self, settings: ClusterSettings, at: float) -> SleepState | None:
+    def _sleep(self, settings: ClusterSettings, at: float) -> SleepInput | None:
         """What sleeps by the install's settings and by the NodePools that are planned with."""
         known = self.settings
         if known is None or known.sleep is None or not known.disruption.enabled:
             return None
-        return sleep_state(known.sleep, settings.manifests.node_pools, self.joins, self.sleep_notes, at)
+        return SleepInput(sleep_state(known.sleep, settings.manifests.node_pools, self.joins, self.sleep_notes, at))
 
-    def _spending(self, state: DecisionState, claims: Sequence[NodeClaim], at: float) -> SpendingView | None:
+    def _spending(self, state: DecisionState, claims: Sequence[NodeClaim], at: float) -> CeilingInput | None:
         """What the ceilings of the install leave; nodes that ended since the last posting are not seen here."""
         if self.settings is None or not self.settings.has_ceilings:
             return None
         spending = cluster_spending(self.claims if self.claims is not None else claims, state.ledger, at)
-        return view_of_spending(self.settings, state, spending)
+        return CeilingInput(view_of_spending(self.settings, state, spending))
 
     def catalog(self, region: str) -> Catalog | None:
         """The types and prices that the functions decide with; None where they cannot be read."""
@@ -209,9 +228,7 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
             name = node_class.metadata.name
             problem = known_problem(self.inspected, self.cluster, node_class, self.at) or not_ready.get(name, "")
             supplies[name] = NodeClassSupply(node_class, None if problem else resolved.get(name), problem)
-        return LaunchSupply(
-            catalog, supplies, shifted, self.joins, commitments=self.commitments, spot_evidence=self.spot_evidence
-        )
+        return LaunchSupply(catalog, supplies, shifted, self.joins)
 
     def resting(self, catalog: Catalog) -> frozenset[tuple[str, str, str]]:
         """Offerings that EC2 refused lately and that are left alone for now."""

@@ -31,7 +31,7 @@ import base64, json, sys
 import shiplap
 answer = {"version": shiplap.__version__}
 try:
-    from shiplap.disruption.record import decided_again, read
+    from shiplap.records.disruption_record import decided_again, read
 except ImportError as error:
     answer["problem"] = f"it cannot decide on records: {error}"
 else:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from shiplap.disruption.record import Recorded, read
 from shiplap.errors import InvalidInput, StoreError
+from shiplap.records.disruption_record import Recorded, read
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import DeployedInstall
 

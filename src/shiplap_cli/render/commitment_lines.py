@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET
 
-from shiplap.commitments.account_commitments import MICROS, InstanceUse
-from shiplap.commitments.commitment_ledger import CommitmentRoom
-from shiplap.commitments.commitment_use import UsedCommitments
+from shiplap.disruption.disruption_snapshot import DisruptionInput
+from shiplap.manifests.shiplap_annotations import MICROS
+from shiplap.policies.commitments.account_commitments import InstanceUse
+from shiplap.policies.commitments.commitment_input import CommitmentInput, CommitmentsInUse
+from shiplap.policies.commitments.commitment_ledger import CommitmentRoom
 from shiplap.scheduling.model.scheduling_plan import Plan
 
 _QUARTERS = 4
 
 
-def commitment_lines(room: CommitmentRoom | None, plan: Plan | None = None) -> Iterator[str]:
+def commitment_lines(known: CommitmentInput | None, plan: Plan | None = None) -> Iterator[str]:
     """Nothing where no commitments are counted on."""
-    if room is None:
+    if known is None:
         return
-    left = list(_amounts(room))
+    left = list(_amounts(known.room))
     yield f"commitments: {'; '.join(left[:_MOST]) if left else 'nothing'} left for new nodes"
     if plan is not None:
         covered = [claim.covered for claim in plan.node_claims if claim.covered is not UNSET]
@@ -26,8 +28,9 @@ def commitment_lines(room: CommitmentRoom | None, plan: Plan | None = None) -> I
             yield f"commitments pay ${sum(covered):.4f} of ${plan.hourly:.4f} an hour, for {len(covered)} nodes"
 
 
-def used_lines(used: UsedCommitments | None) -> Iterator[str]:
+def used_lines(policies: Iterable[DisruptionInput]) -> Iterator[str]:
     """What of the commitments all clusters use, in numbers; nothing where none are counted on."""
+    used = next((item.used for item in policies if isinstance(item, CommitmentsInUse)), None)
     if used is None:
         return
     listed = sum(used.listed.get(use.instance_type, 0) * use.count for use in used.uses)

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.sleep.sleep_state import SleepState
+from shiplap.policies.sleep.sleep_input import SleepInput
+from shiplap.policies.sleep.sleep_state import SleepState
 
 
-def sleep_lines(state: SleepState | None, rehearsed: Sequence[str] = ()) -> Iterator[str]:
+def sleep_lines(known: SleepInput | None, rehearsed: Sequence[str] = ()) -> Iterator[str]:
     """Nothing where nothing may sleep. `rehearsed` are the nodes that would leave if this were no rehearsal."""
-    if state is None:
+    if known is None:
         return
+    state = known.state
     if state.woken:
         yield f"sleep: somebody keeps all awake until {rfc3339(state.woken)}"
     for scope in state.scopes:

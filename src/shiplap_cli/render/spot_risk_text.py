@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shiplap.spot_risk.risk_rates import MONTH_HOURS
-from shiplap.spot_risk.safer_offerings import OfferingRisk, RiskOfLaunch
+from shiplap.policies.spot_risk.risk_rates import MONTH_HOURS
+from shiplap.scheduling.model.scheduling_plan import OfferingRisk, RiskOfLaunch
 
 
 def risk_text(risk: RiskOfLaunch) -> str:

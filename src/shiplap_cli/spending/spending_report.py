@@ -14,12 +14,12 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
-from shiplap.flows.planning.dollars import ceilings_in_use, read_spending
+from shiplap.flows.policies.ceiling_inputs import ceilings_in_use, read_spending
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.shiplap_annotations import MICROS
-from shiplap.spending.ceiling_use import ClusterSpending
-from shiplap.spending.ceilings import CeilingUse
-from shiplap.spending.ledger import SpendingLedger
+from shiplap.policies.ceilings.ceiling_use import ClusterSpending
+from shiplap.policies.ceilings.ceilings import CeilingUse
+from shiplap.policies.ceilings.ledger import SpendingLedger
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import STACK, Dev, Stack, find_install, sole_cluster
 from shiplap_cli.installs.installed import cluster_settings_of

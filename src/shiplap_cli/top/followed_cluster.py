@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from shiplap.disruption.record import Headline
 from shiplap.drawing.capture import picture_of_cluster
 from shiplap.drawing.picture import ClusterPicture, NodePicture
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.records.disruption_record import Headline
 from shiplap.scheduling.model.claim_nodes import pair
 from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
 from shiplap_cli.inputs.cluster_inputs import region_of, regions_of

@@ -13,17 +13,18 @@ from threading import Event, Thread
 
 import msgspec
 
-from shiplap.disruption.record import Headline, headline
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap.flows.planning.dollars import ceilings_in_use
+from shiplap.flows.policies.ceiling_inputs import ceilings_in_use
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.ceilings.ceiling_use import ClusterSpending, cluster_spending
+from shiplap.policies.ceilings.ceilings import CeilingUse, dollars
+from shiplap.policies.ceilings.ledger import SpendingLedger
+from shiplap.policies.sleep.sleep_input import SleepInput
+from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_state
 from shiplap.ports import FlightRecords, StateStore
+from shiplap.records.disruption_record import Headline, headline
 from shiplap.settings import ClusterSettings
-from shiplap.sleep.sleep_state import SleepNotes, sleep_state
-from shiplap.spending.ceiling_use import ClusterSpending, cluster_spending
-from shiplap.spending.ceilings import CeilingUse, dollars
-from shiplap.spending.ledger import SpendingLedger
 from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs.cluster_events import SourceProblem
 from shiplap_cli.installs.find_install import DeployedInstall
@@ -162,7 +163,7 @@ def sleep_reader(resources: FollowedResources, clock: Callable[[], float]) -> Ca
             return ()
         joins = resources.install.joins().read(resources.cluster)
         pools = resources.settings.manifests.node_pools
-        return tuple(sleep_lines(sleep_state(resources.settings.sleep, pools, joins, notes, clock())))
+        return tuple(sleep_lines(SleepInput(sleep_state(resources.settings.sleep, pools, joins, notes, clock()))))
 
     return read
 

@@ -11,8 +11,8 @@ import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import ClusterPicture, NodePicture, NodePictureState, PendingPicture
+from shiplap.records.disruption_record import Headline
 from shiplap_cli.output import counted
 from shiplap_cli.render.saving import least_hourly
 from shiplap_cli.top.stream import StreamLine

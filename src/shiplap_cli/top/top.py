@@ -19,11 +19,11 @@ from rich.live import Live
 from rich.text import Text
 
 from shiplap.cluster.kubeconfig import load
-from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.errors import ClusterError, InvalidInput
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.instances.offerings.offerings import catalog_prices
+from shiplap.records.disruption_record import Headline
 from shiplap_cli.inputs.cluster_events import ClusterEvent, follow_cluster
 from shiplap_cli.inputs.context_access import enter_context
 from shiplap_cli.installs.find_install import InstallOptions, dev_access, install_finder

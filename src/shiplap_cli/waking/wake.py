@@ -10,8 +10,8 @@ import typer
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.kubernetes.timestamps import epoch, rfc3339
 from shiplap.manifests.durations import go_seconds
+from shiplap.policies.sleep.sleep_state import is_any_open
 from shiplap.settings import ClusterSettings
-from shiplap.sleep.sleep_state import is_any_open
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import STACK, Dev, Stack, find_install, sole_cluster
 from shiplap_cli.installs.installed import cluster_settings_of

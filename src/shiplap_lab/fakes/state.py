@@ -11,7 +11,6 @@ from typing import Any, Unpack
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.disruption.progress import OVER, CommandChanges, CommandState, DisruptionCommand, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError
@@ -25,6 +24,10 @@ from shiplap.manifests.nodeclaim import (
     check_new_claims,
     forgotten_at,
 )
+from shiplap.policies.ceilings.account_counters import AccountSpending, CountChange, CountedSpending
+from shiplap.policies.ceilings.ledger import SpendingLedger
+from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
+from shiplap.policies.sleep.sleep_state import SleepNotes
 from shiplap.ports import (
     ADDRESSES_S,
     COMMIT_GROUP,
@@ -46,9 +49,6 @@ from shiplap.ports import (
     written_claim,
     written_command,
 )
-from shiplap.sleep.sleep_state import SleepNotes
-from shiplap.spending.account_counters import AccountSpending, CountChange, CountedSpending
-from shiplap.spending.ledger import SpendingLedger
 from shiplap_lab.fakes.faults import Faults
 
 MOST_ITEM_BYTES = 400 * 1024

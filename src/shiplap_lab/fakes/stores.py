@@ -8,30 +8,30 @@ from threading import Lock
 
 import msgspec
 
-from shiplap.commitments.account_commitments import AccountCommitments
-from shiplap.disruption import record as disruptions
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
-from shiplap.disruption.record import DisruptionRecord
 from shiplap.errors import AwsError, StoreError
 from shiplap.instances.capacity.learned_capacity import merged_capacity
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation, pilot_key
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
-from shiplap.ports import PILOT_LEASE_S
-from shiplap.scheduling.model import scheduling_record as records
-from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord
-from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.spot_risk.risk_evidence import (
+from shiplap.policies.commitments.account_commitments import AccountCommitments
+from shiplap.policies.spot_risk.risk_evidence import (
     EvidenceChange,
     OfferingEvidence,
     evidence_of_sums,
     sorted_evidence,
     summed,
 )
+from shiplap.ports import PILOT_LEASE_S
+from shiplap.records import disruption_record as disruptions
+from shiplap.records import scheduling_record as records
+from shiplap.records.disruption_record import DisruptionRecord
+from shiplap.records.scheduling_record import SchedulingRecord
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_lab.fakes.faults import Faults
 
 

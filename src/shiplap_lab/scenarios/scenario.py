@@ -22,8 +22,8 @@ from shiplap.kubernetes.quantity import parse_amount
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import Document, read_documents, read_file
 from shiplap.manifests.files.loading import check_documents
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.spending.ceilings import Ceiling
+from shiplap.policies.ceilings.ceilings import Ceiling
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 
 FOLDER = Path(__file__).parent / "bundled"
 FILE = "scenario.yaml"

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.commitments.commitment_use import SharedUse
 from shiplap.disruption import decide
 from shiplap.disruption.budgets import UNLIMITED, Allowance
 from shiplap.errors import InvalidInput
@@ -19,24 +18,27 @@ from shiplap.flows.claim_updates import InstanceOwners
 from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt import disruption_round
 from shiplap.flows.lifecycle import drain, lifecycle, registration
-from shiplap.flows.planning import commitment_inputs, decision_inputs, dollars
+from shiplap.flows.planning import decision_inputs
+from shiplap.flows.policies import ceiling_inputs, commitment_inputs, commitment_policy, ledger_posting
+from shiplap.flows.policies.policy import DecisionFacts
 from shiplap.flows.schedule import launch, resume, schedule
-from shiplap.flows.sweep import ledger_posting, sweep
+from shiplap.flows.sweep import sweep
 from shiplap.instances.capacity.learned_capacity import with_observation
+from shiplap.instances.offerings import spot_lists
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.ports import BusEvent, DecisionState, FleetRequest
-from shiplap.scheduling import launch_ceilings
-from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing import spot_choices
-from shiplap.scheduling.packing.launch_costs import LaunchCosts
+from shiplap.policies.ceilings import ceiling_input
+from shiplap.policies.ceilings.account_counters import AccountSpending, CountedSpending
+from shiplap.policies.ceilings.ceiling_use import cluster_spending, spending_view
+from shiplap.policies.ceilings.ceilings import CeilingUse, SpendingView
+from shiplap.policies.ceilings.launch_costs import LaunchCosts
+from shiplap.policies.ceilings.ledger import SpendingLedger, posted
+from shiplap.policies.commitments.commitment_ledger import CommitmentRoom
+from shiplap.policies.commitments.commitment_use import SharedUse
+from shiplap.policies.sleep import sleep_state
+from shiplap.policies.spot_risk import safer_offerings, spot_choices
+from shiplap.ports import BusEvent, FleetRequest
 from shiplap.scheduling.supply.limits import PoolLimits
-from shiplap.sleep import sleep_state
-from shiplap.spending.account_counters import AccountSpending, CountedSpending
-from shiplap.spending.ceiling_use import cluster_spending, spending_view
-from shiplap.spending.ceilings import CeilingUse, SpendingView
-from shiplap.spending.ledger import SpendingLedger, posted
-from shiplap.spot_risk import safer_offerings
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.stores import FakeCapacity
 from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedState
@@ -172,8 +174,8 @@ def _forgets_missed_pods() -> list[Patch]:
     """Pods whose node was too small are planned like any others."""
     read = decision_inputs.read_inputs
 
-    def act(*arguments: Any) -> Any:
-        return replace(read(*arguments), missed_pods=frozenset())
+    def act(*arguments: Any, **named: Any) -> Any:
+        return replace(read(*arguments, **named), missed_pods=frozenset())
 
     unmarked: Callable[..., None] = lambda *_: None  # noqa: E731
     return [
@@ -274,12 +276,12 @@ class Mutant(msgspec.Struct, frozen=True):
 
 def _passes_ceilings() -> list[Patch]:
     """What is planned is launched, whatever ceilings say."""
-    return [(launch_ceilings, "within_ceilings", lambda snapshot, view, decided, again: decided)]  # noqa: ARG005
+    return [(ceiling_input, "within_ceilings", lambda snapshot, view, decided, again: decided)]  # noqa: ARG005
 
 
 def _reserves_nothing() -> list[Patch]:
     """Running nodes reserve nothing for the rest of the month."""
-    return [(dollars, "cluster_spending", lambda *given: replace(cluster_spending(*given), reserved={}))]
+    return [(ceiling_inputs, "cluster_spending", lambda *given: replace(cluster_spending(*given), reserved={}))]
 
 
 def _loses_the_ledger() -> list[Patch]:
@@ -307,7 +309,7 @@ def _spends_alone() -> list[Patch]:
     def act(ceilings: Any, of_account: Any, cluster: str, spending: Any, *_: Any) -> SpendingView:
         return spending_view(ceilings, of_account, cluster, spending, CountedSpending(), AccountSpending())
 
-    return [(dollars, "spending_view", act), (AccountSpending, "allows", lambda *_: True)]
+    return [(ceiling_inputs, "spending_view", act), (AccountSpending, "allows", lambda *_: True)]
 
 
 def _counts_alone() -> list[Patch]:
@@ -322,21 +324,19 @@ def _prefers_without_bound() -> list[Patch]:
 
 def _leaves_no_choice() -> list[Patch]:
     """Lists are shortened by their risk and their prices, however short they are."""
-    return [(safer_offerings, "LEAST_OFFERINGS", 1)]
+    return [(safer_offerings, "LEAST_OFFERINGS", 1), (spot_lists, "LEAST_OFFERINGS", 1)]
 
 
 def _counts_plans_alone() -> list[Patch]:
     """A cluster counts on Savings Plans as if it were alone; Reserved Instances it shares."""
-    known = commitment_inputs.with_commitments
+    room = commitment_inputs.commitment_room
 
-    def act(snapshot: Snapshot, settings: Any, shown: Any, state: DecisionState, catalog: Any) -> Snapshot:
-        alone = replace(state, commitment_use=SharedUse())
-        shared, own = (known(snapshot, settings, shown, each, catalog) for each in (state, alone))
-        if shared.commitments is None or own.commitments is None:
-            return shared
-        return replace(shared, commitments=replace(shared.commitments, savings_plans=own.commitments.savings_plans))
+    def act(settings: Any, known: Any, cluster: str, facts: DecisionFacts) -> CommitmentRoom:
+        alone = replace(facts, state=replace(facts.state, commitment_use=SharedUse()))
+        shared, own = (room(settings, known, cluster, each) for each in (facts, alone))
+        return replace(shared, savings_plans=own.savings_plans)
 
-    return [(schedule, "with_commitments", act)]
+    return [(commitment_policy, "commitment_room", act)]
 
 
 def _tells_of_no_instance() -> list[Patch]:

@@ -7,9 +7,10 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from shiplap.commitments.account_commitments import MICROS, AccountCommitments, ReservedInstances, SavingsPlan
-from shiplap.flows.planning.commitment_inputs import listed_prices
+from shiplap.flows.policies.commitment_inputs import listed_prices
 from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.manifests.shiplap_annotations import MICROS
+from shiplap.policies.commitments.account_commitments import AccountCommitments, ReservedInstances, SavingsPlan
 from shiplap_lab.scenarios.scenario import Scenario, ScenarioSavingsPlan
 from shiplap_lab.virtual_time.supply import REGION, price
 

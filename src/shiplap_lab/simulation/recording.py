@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.disruption.record import Headline, headline
 from shiplap.drawing.capture import picture_of_cluster
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.instances.capacity.capacity_setting import cluster_setting
@@ -24,6 +23,7 @@ from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.ports import Instance
+from shiplap.records.disruption_record import Headline, headline
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster

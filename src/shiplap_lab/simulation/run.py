@@ -16,9 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
-from shiplap.disruption.record import decided_again, read
 from shiplap.errors import InvalidInput
 from shiplap.flows.lifecycle.pod_placement import NONE
 from shiplap.flows.watch.watch import hints_of
@@ -27,9 +25,11 @@ from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Event, Pod, RawObject
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.shiplap_annotations import SLEEP
+from shiplap.policies.commitments.account_commitments import CommitmentSettings
+from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap.ports import BusEvent, FleetOverride, FleetRequest, Instance
+from shiplap.records.disruption_record import decided_again, read
 from shiplap.settings import ClusterSettings, Settings
-from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation, pool_specs
 from shiplap_lab.cluster_simulator import topology_filters, volume_binder

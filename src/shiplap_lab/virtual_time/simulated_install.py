@@ -12,9 +12,9 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import WarmMemory, counted_errors
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.joins import JoinHistory
+from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_state, with_rehearsals
 from shiplap.ports import Clock, Instance
 from shiplap.settings import ClusterSettings, Settings
-from shiplap.sleep.sleep_state import SleepNotes, sleep_state, with_rehearsals
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.compute import FakeHealth
 from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
@@ -123,7 +123,7 @@ class SimulatedInstall:
         """Give the functions access to these clusters."""
         loop, faults, _, _, meter, _, threads = self.stage
         joins, dry_runs, manifests = FakeJoins(faults), FakeDryRuns(faults), FakeManifests(faults)
-        risky = {cluster.name for cluster in self.settings.clusters if cluster.spot_risk.is_on}
+        policies = {cluster.name: cluster.policies_on for cluster in self.settings.clusters}
         for name, cluster in clusters.items():
             self.recorders[name] = FakeRecorder(faults)
             self.access[name] = (
@@ -151,7 +151,8 @@ class SimulatedInstall:
                 snapshots=self.snapshots,
                 sleep=self.sleep,
                 commitments=self.commitments,
-                spot_evidence=self.spot_evidence if name in risky else None,
+                spot_evidence=self.spot_evidence if "spot_risk" in policies[name] else None,
+                policies=policies[name],
             )
 
 

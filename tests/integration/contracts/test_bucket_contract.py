@@ -10,10 +10,8 @@ import pytest
 
 from shiplap import __version__
 from shiplap.aws.bucket import BucketCatalog, BucketRecorder
-from shiplap.disruption import record as disruptions
 from shiplap.disruption.commands import Blocked, Decision
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
-from shiplap.disruption.record import DisruptionRecord
 from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances.catalog.ec2_catalog import (
     Catalog,
@@ -56,7 +54,10 @@ from shiplap.manifests.custom_resources import (
 )
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.ports import CatalogStore
-from shiplap.scheduling.model import scheduling_record as records
+from shiplap.records import disruption_record as disruptions
+from shiplap.records import scheduling_record as records
+from shiplap.records.disruption_record import DisruptionRecord
+from shiplap.records.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.scheduling_plan import (
     LaunchChoice,
     NearestMiss,
@@ -66,7 +67,6 @@ from shiplap.scheduling.model.scheduling_plan import (
     PlanStats,
     Unschedulable,
 )
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap_lab.fakes.stores import FakeCatalog, FakeRecorder
 from tests.node_claims import node_claim

@@ -16,15 +16,15 @@ from shiplap.aws.bucket import CATALOG_PREFIX, BucketCommitments
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.pricing.commitment_source import AwsCommitments
-from shiplap.commitments.account_commitments import (
+from shiplap.errors import AwsError, AwsThrottled, StoreError
+from shiplap.policies.commitments.account_commitments import (
     AccountCommitments,
     InstanceUse,
     ReservedInstances,
     SavingsPlan,
     UncountedCommitment,
 )
-from shiplap.commitments.commitment_use import ClusterUse, SharedUse
-from shiplap.errors import AwsError, AwsThrottled, StoreError
+from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.ports import CommitmentStore, StateStore
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.fakes.stores import FakeCommitments

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
 from shiplap.aws.dynamodb.tables import EXPIRY, STATE
 from shiplap.errors import ConditionFailed, StoreError
+from shiplap.policies.sleep.sleep_state import SleepNotes
 from shiplap.ports import SleepStore
-from shiplap.sleep.sleep_state import SleepNotes
 from shiplap_lab.fakes.state import FakeSleep
 from tests.integration.contracts.in_process_aws import create_table, dynamodb_client, emptied
 

@@ -10,8 +10,8 @@ from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.spot_evidence import SPOT, DynamoSpotEvidence, day_mark
 from shiplap.errors import StoreError
+from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, EvidenceChange, day_part
 from shiplap.ports import SpotEvidenceStore
-from shiplap.spot_risk.risk_evidence import DAY_PARTS, EvidenceChange, day_part
 from shiplap_lab.fakes.stores import FakeSpotEvidence
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, dynamodb_client, make_client
 

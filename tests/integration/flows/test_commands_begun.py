@@ -12,13 +12,19 @@ from shiplap.disruption.commands import Decision, Method, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.progress import READY_S, CommandState, DisruptionCommand
 from shiplap.errors import ClusterUnreachable, ConditionFailed, ShiplapError, StoreError
-from shiplap.flows.disrupt.disruption_round import DisruptionReport, _that_refuses, disrupt
+from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
 from shiplap.flows.planning.futile_launches import IN_VAIN_S
+from shiplap.flows.policies.ceiling_policy import CeilingPolicy
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH_VERSION
+from shiplap.policies.ceilings.ceiling_input import CeilingInput
+from shiplap.policies.ceilings.ceilings import (
+    Ceiling,
+    CeilingMode,
+    SpendingView,
+)
 from shiplap.ports import Refusals
-from shiplap.spending.ceilings import HOURLY_PERIOD, Ceiling, CeilingMode, CeilingScope, CeilingUse, SpendingView
 from tests.integration.flows.disrupted import Disrupted, oversized
 from tests.node_claims import with_fields
 
@@ -391,7 +397,7 @@ def test_dollars_are_given_to_a_decision_only_if_they_may_refuse_its_replacement
 ) -> None:
     stage = oversized()
     stage.settings = replace(stage.settings, ceilings=(Ceiling(hourly=5.0, mode=mode),))
-    assert (decided_on(stage).scheduling.spending is not None) == knows
+    assert (decided_on(stage).scheduling.policy(CeilingInput) is not None) == knows
     stage, report = begun(stage)
     assert len(report.begun) == 1
     new = next(claim for claim in stage.claims() if claim.state is ClaimState.PLANNED)
@@ -436,8 +442,8 @@ def test_a_memory_that_cannot_be_written_ends_the_look() -> None:
 def test_disruption_looks_at_dollars_only_where_a_ceiling_may_refuse_replacements(
     modes: tuple[CeilingMode, ...], looks: bool
 ) -> None:
-    view = SpendingView(
-        tuple(CeilingUse(CeilingScope.CLUSTER, HOURLY_PERIOD, 1, 0, "demo", mode=mode) for mode in modes)
-    )
-    assert _that_refuses(view) == (view if looks else None)
-    assert _that_refuses(None) is None
+    stage = oversized()
+    stage.settings = replace(stage.settings, ceilings=tuple(Ceiling(hourly=1.0, mode=mode) for mode in modes))
+    known = CeilingInput(SpendingView())
+    policy = CeilingPolicy(stage.settings, stage.context)
+    assert policy.disruption_policies((known,)) == ((known,) if looks else ())

@@ -14,7 +14,6 @@ from shiplap.disruption.commands import Decision
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.node_history import FIRST_BACKOFF_S
 from shiplap.disruption.progress import READY_S
-from shiplap.disruption.record import decided_again, is_disruption, read
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt.disruption_round import DisruptionReport
@@ -23,6 +22,7 @@ from shiplap.flows.function_install import WarmMemory
 from shiplap.flows.messages import Timer
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.records.disruption_record import decided_again, is_disruption, read
 from shiplap.settings import ClusterSettings, Settings
 from tests.integration.flows.disrupted import Disrupted, kinds, oversized
 from tests.integration.flows.leaving import warning

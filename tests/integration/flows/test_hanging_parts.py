@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from shiplap.cluster.bounded_connections import left_s
 from shiplap.cluster.snapshot_keeper import SnapshotKeeper
-from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.errors import AwsThrottled, ClusterUnreachable, ShiplapError, StoreThrottled
 from shiplap.flows.install import EmfMeter
 from shiplap.flows.interrupt import entry as interrupt_entry
@@ -30,9 +29,10 @@ from shiplap.flows.schedule import entry
 from shiplap.flows.shown_claims import show_claims
 from shiplap.flows.sweep.manifest_statuses import publish_statuses
 from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.policies.commitments.account_commitments import CommitmentSettings
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.ports import Clock, DeadLetters
 from shiplap.settings import OtlpSettings
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap_lab.fakes.bounded_calls import run_by
 from shiplap_lab.fakes.faults import Hang
 from shiplap_lab.fakes.signals import FakeClock, FakeDeadLetters

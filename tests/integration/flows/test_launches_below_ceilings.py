@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.manifests.nodeclaim import FINAL, ClaimState
-from shiplap.scheduling.model import scheduling_record as records
+from shiplap.policies.ceilings.ceiling_input import CeilingInput
+from shiplap.policies.ceilings.ceiling_use import hourly_micros
+from shiplap.policies.ceilings.ceilings import CEILING_REACHED, CRITICAL_PRIORITY, Ceiling, CeilingMode
+from shiplap.policies.ceilings.ledger import HOUR_S, month_end
+from shiplap.records import scheduling_record as records
 from shiplap.scheduling.planner import plan
-from shiplap.spending.ceiling_use import hourly_micros
-from shiplap.spending.ceilings import CEILING_REACHED, CRITICAL_PRIORITY, Ceiling, CeilingMode
-from shiplap.spending.ledger import HOUR_S, month_end
 from tests.integration.flows.disrupted import Disrupted, kinds, oversized
 from tests.integration.flows.stage import Stage, pool
 
@@ -132,7 +133,7 @@ def test_a_decision_below_a_ceiling_is_replayed_exactly() -> None:
     stage.schedule()
     (recorded,) = stage.recorder.records.values()
     record = records.decode(recorded) if isinstance(recorded, bytes) else recorded
-    assert record.snapshot.spending is not None
+    assert record.snapshot.policy(CeilingInput) is not None
     assert plan(record.snapshot) == record.plan
 
 

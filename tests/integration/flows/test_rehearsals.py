@@ -15,8 +15,8 @@ from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.readiness.nodeclass_status import ALLOWED_FOR_S, REFUSED_FOR_S, DryRuns, NodeClassStatus
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.sleep.sleep_state import SleepNotes, sleep_digest
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap_lab.fakes.stores import FakeDryRuns, FakeStatus
 from tests.integration.flows.stage import Stage, catalog, pool
 from tests.integration.flows.test_inspection import of_class

@@ -22,7 +22,7 @@ from shiplap.kubernetes.reading import Unreadable
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, PodReference
 from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH_VERSION
-from shiplap.scheduling.model import scheduling_record as records
+from shiplap.records import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_lab.fakes.faults import Crash

@@ -8,8 +8,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.commitments.account_commitments import (
-    MICROS,
+from shiplap.errors import StoreError
+from shiplap.flows.catalog.refresh import refresh_commitments
+from shiplap.flows.policies.commitment_inputs import running_use
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, NodeSpec, ObjectMeta
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.manifests.shiplap_annotations import MICROS
+from shiplap.policies.commitments.account_commitments import (
     AccountCommitments,
     CommitmentSettings,
     InstanceUse,
@@ -17,13 +23,7 @@ from shiplap.commitments.account_commitments import (
     SavingsPlan,
     WrittenPlan,
 )
-from shiplap.commitments.commitment_use import HELD_S, ClusterUse
-from shiplap.errors import StoreError
-from shiplap.flows.catalog.refresh import refresh_commitments
-from shiplap.flows.planning.commitment_inputs import running_use
-from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, NodeSpec, ObjectMeta
-from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.policies.commitments.commitment_use import HELD_S, ClusterUse
 from shiplap_lab.fakes.faults import Crash
 from tests.integration.flows.disrupted import oversized
 from tests.integration.flows.stage import ZONES, Stage, pool

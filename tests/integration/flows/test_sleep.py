@@ -7,13 +7,13 @@ import pytest
 
 from shiplap.disruption.commands import Reason
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
-from shiplap.disruption.record import DisruptionRecord, decided_again, is_disruption, read
 from shiplap.errors import StoreError
 from shiplap.kubernetes.labels import EXCLUDE_BALANCERS
 from shiplap.manifests.nodeclaim import FINAL, ClaimState
 from shiplap.manifests.shiplap_annotations import SLEEP
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.sleep.sleep_state import UNKNOWN_JOIN_S, SleepNotes, sleep_digest
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.policies.sleep.sleep_state import UNKNOWN_JOIN_S, SleepNotes, sleep_digest
+from shiplap.records.disruption_record import DisruptionRecord, decided_again, is_disruption, read
 from tests.integration.flows.disrupted import Disrupted
 from tests.integration.flows.leaving import warning
 

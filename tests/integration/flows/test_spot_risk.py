@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from shiplap.errors import StoreThrottled
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, DAY_S, EvidenceChange, OfferingEvidence
+from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap.ports import FleetRequest
-from shiplap.scheduling.model import scheduling_record as records
+from shiplap.records import scheduling_record as records
 from shiplap.scheduling.planner import plan
-from shiplap.spot_risk.risk_evidence import DAY_PARTS, DAY_S, EvidenceChange, OfferingEvidence
-from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_lab.fakes.stores import FakeCatalog
 from tests.integration.flows.leaving import REBALANCE, claim_now, first, play_out, warning
 from tests.integration.flows.stage import ZONES, Stage, catalog, pool
@@ -37,7 +37,8 @@ def stage_with(mode: str, pods: int = 0, **size: str) -> Stage:
     sold = replace(sold, zone_ids=ZONE_IDS, prices=near)
     stage.settings = replace(stage.settings, spot_risk=SpotRiskSettings(mode))
     on = stage.spot_evidence if mode != "off" else None
-    stage.context = replace(stage.context, spot_evidence=on, catalog=FakeCatalog(sold, stage.faults))
+    policies = stage.settings.policies_on
+    stage.context = replace(stage.context, spot_evidence=on, policies=policies, catalog=FakeCatalog(sold, stage.faults))
     if pods:
         stage.add_pods(pods, **{"cpu": "500m", "memory": "1Gi", **size})
     return stage

@@ -12,9 +12,9 @@ from shiplap.flows.schedule.launch import LEASE_S
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.scheduling.model.scheduling_record import decode
+from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
+from shiplap.records.scheduling_record import decode
 from shiplap.scheduling.planner import plan
-from shiplap.spending.ceilings import Ceiling, CeilingMode
 from shiplap_lab.fakes.faults import Crash, When
 from shiplap_lab.fakes.state import FakeState
 from tests.integration.flows.live_stage import LiveStage, lease, written

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from shiplap.flows.messages import PodsPending
-from shiplap.scheduling.model import scheduling_record as records
-from shiplap.scheduling.model.scheduling_record import encode
+from shiplap.records import scheduling_record as records
+from shiplap.records.scheduling_record import encode
 from shiplap_cli.history.history import MOST_RECORDS, History, HistoryReader, HistorySources
 from shiplap_cli.history.history_options import history_page
 from tests.integration.flows.stage import Stage, share

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from shiplap.aws.bucket import BucketCatalog, BucketCommitments, BucketManifests, BucketStatus
-from shiplap.commitments.account_commitments import AccountCommitments, SavingsPlan
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, PoolStatus
 from shiplap.kubernetes.objects import ObjectMeta
@@ -23,6 +22,7 @@ from shiplap.manifests.custom_resources import (
     NodePoolTemplate,
 )
 from shiplap.manifests.live.live_manifests import LiveManifests
+from shiplap.policies.commitments.account_commitments import AccountCommitments, SavingsPlan
 
 
 class Bucket:

@@ -10,7 +10,7 @@ import pytest
 
 from shiplap.aws import tags
 from shiplap.aws.pricing.commitment_source import AwsCommitments
-from shiplap.commitments.account_commitments import AccountCommitments, InstanceUse
+from shiplap.policies.commitments.account_commitments import AccountCommitments, InstanceUse
 
 REGION, NOW = "eu-west-1", 1_800_000_000.0
 END = datetime(2028, 1, 1, tzinfo=UTC)

@@ -14,9 +14,9 @@ from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.errors import StoreThrottled
 from shiplap.instances.offerings.unavailability import FIRST_WAIT_S
+from shiplap.policies.spot_risk.risk_evidence import EvidenceChange
 from shiplap.ports import FUTILE_FOR_S, OfferingFailure, Refusals
 from shiplap.ports.state import ADDRESSES_S, MISSED_FOR_S, PROVEN_FOR_S, REFUSED_FOR_S
-from shiplap.spot_risk.risk_evidence import EvidenceChange
 
 NOW = 1_700_000_000.0
 

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 import yaml
 
-from shiplap.disruption import record as disruptions
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
-from shiplap.disruption.record import DisruptionRecord
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
+from shiplap.records import disruption_record as disruptions
+from shiplap.records.disruption_record import DisruptionRecord
+from shiplap.records.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap_cli.inputs.loaded_inputs import load_inputs

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shiplap.commitments.account_commitments import AccountCommitments, CommitmentSettings, WrittenPlan
 from shiplap.errors import StoreError
+from shiplap.policies.commitments.account_commitments import AccountCommitments, CommitmentSettings, WrittenPlan
 from shiplap.settings import ClusterSettings
 from shiplap_cli.installs.installed import _read_commitments
 

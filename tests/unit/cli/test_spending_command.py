@@ -10,9 +10,9 @@ import pytest
 from shiplap.errors import AwsError, StoreError
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
+from shiplap.policies.ceilings.ledger import HOUR_S, MonthOfSpending, SpendingLedger
 from shiplap.settings import ClusterSettings
-from shiplap.spending.ceilings import Ceiling, CeilingMode
-from shiplap.spending.ledger import HOUR_S, MonthOfSpending, SpendingLedger
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
 from shiplap_cli.spending import spending_report as command

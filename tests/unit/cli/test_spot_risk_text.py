@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.spot_risk.safer_offerings import OfferingRisk, RiskOfLaunch
+from shiplap.scheduling.model.scheduling_plan import OfferingRisk, RiskOfLaunch
 from shiplap_cli.render.spot_risk_text import risk_text
 
 

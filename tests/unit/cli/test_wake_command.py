@@ -10,9 +10,10 @@ import pytest
 
 from shiplap.errors import AwsError, StoreError
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.policies.sleep.sleep_input import SleepInput
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.policies.sleep.sleep_state import SleepingScope, SleepState
 from shiplap.settings import ClusterSettings
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.sleep.sleep_state import SleepingScope, SleepState
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
 from shiplap_cli.render.sleep_lines import sleep_lines
@@ -117,14 +118,14 @@ def test_what_sleeps_is_one_line_each() -> None:
 
     state = SleepState(("dev",), (scope("dev"), scope("ci", rehearsal=True)), 38, ("NodePool x is not known",))
 
-    assert list(sleep_lines(state)) == [
+    assert list(sleep_lines(SleepInput(state))) == [
         "sleep: NodePool dev until 2026-01-06T06:00:00Z, woken 3 min before",
         "sleep: NodePool ci rehearses until 2026-01-06T06:00:00Z",
         "sleep: 38 more nodes may leave",
         "sleep in doubt: NodePool x is not known",
     ]
-    assert "sleep: rehearsal, these nodes would leave: a, b" in list(sleep_lines(state, ("a", "b")))
-    assert list(sleep_lines(SleepState(woken=1_767_679_200))) == [
+    assert "sleep: rehearsal, these nodes would leave: a, b" in list(sleep_lines(SleepInput(state), ("a", "b")))
+    assert list(sleep_lines(SleepInput(SleepState(woken=1_767_679_200)))) == [
         "sleep: somebody keeps all awake until 2026-01-06T06:00:00Z"
     ]
     assert list(sleep_lines(None)) == []

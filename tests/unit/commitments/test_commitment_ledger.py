@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiplap.commitments.account_commitments import (
-    MICROS,
+from shiplap.manifests.shiplap_annotations import MICROS
+from shiplap.policies.commitments.account_commitments import (
     OLDEST_S,
     AccountCommitments,
     CommitmentSettings,
@@ -19,7 +19,7 @@ from shiplap.commitments.account_commitments import (
     WrittenPlan,
     merged,
 )
-from shiplap.commitments.commitment_ledger import (
+from shiplap.policies.commitments.commitment_ledger import (
     CommitmentLedger,
     CommitmentRoom,
     RegionalRoom,

@@ -8,9 +8,10 @@ from collections.abc import Generator
 import msgspec
 import pytest
 
-from shiplap.commitments.account_commitments import MICROS, InstanceUse, SavingsPlan, merged
-from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, RegionalRoom, room_left
-from shiplap.commitments.commitment_use import (
+from shiplap.manifests.shiplap_annotations import MICROS
+from shiplap.policies.commitments.account_commitments import InstanceUse, SavingsPlan, merged
+from shiplap.policies.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, RegionalRoom, room_left
+from shiplap.policies.commitments.commitment_use import (
     FORGOTTEN_S,
     HELD_S,
     RENEWED_S,

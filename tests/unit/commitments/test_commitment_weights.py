@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shiplap.commitments.account_commitments import MICROS, SavingsPlan
-from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, RegionalRoom
 from shiplap.manifests.nodeclaim import PodReference
-from shiplap.scheduling.commitment_weights import (
+from shiplap.manifests.shiplap_annotations import MICROS
+from shiplap.policies.commitments.account_commitments import SavingsPlan
+from shiplap.policies.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, RegionalRoom
+from shiplap.policies.commitments.commitment_weights import (
     LEAST_WEIGHT,
     BoughtNode,
     PodDemand,

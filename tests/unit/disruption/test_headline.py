@@ -7,16 +7,23 @@ import zlib
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.disruption import record as disruptions
 from shiplap.disruption.commands import Decision, DisruptionProposal, Method, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
-from shiplap.disruption.record import DisruptionRecord, Headline, headline
 from shiplap.manifests.nodeclaim import PodReference
-from shiplap.scheduling.model import scheduling_record as records
-from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord
+from shiplap.records import disruption_record as disruptions
+from shiplap.records import scheduling_record as records
+from shiplap.records.disruption_record import DisruptionRecord, Headline, headline
+from shiplap.records.scheduling_record import SchedulingRecord
+from shiplap.scheduling.model.scheduling_plan import (
+    LaunchChoice,
+    OfferingRisk,
+    Placement,
+    Plan,
+    PlannedClaim,
+    RiskOfLaunch,
+    Unschedulable,
+)
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.spot_risk.safer_offerings import OfferingRisk, RiskOfLaunch
 
 NOW = 1_700_000_000.0
 SNAPSHOT = Snapshot(cluster="blue", now=NOW, epoch=41)

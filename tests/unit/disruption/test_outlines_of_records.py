@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.disruption.record import Outline, OutlinedClaim, is_disruption, outline_with, read
 from shiplap.errors import InvalidInput
+from shiplap.records.disruption_record import Outline, OutlinedClaim, is_disruption, outline_with, read
 
 CLAIM = {
     "name": "c",

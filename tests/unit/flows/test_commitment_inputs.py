@@ -6,30 +6,32 @@ from typing import Any
 
 import pytest
 
-from shiplap.commitments.account_commitments import (
-    AccountCommitments,
-    CommitmentSettings,
-    InstanceUse,
-    ReservedInstances,
-    WrittenPlan,
-)
-from shiplap.commitments.commitment_ledger import RegionalRoom
-from shiplap.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
-from shiplap.flows.planning.commitment_inputs import (
+from shiplap.flows.policies.active import ActivePolicies
+from shiplap.flows.policies.commitment_inputs import (
+    commitment_room,
     listed_prices,
     note_use,
     planned_use,
     read_commitments,
     running_use,
     used_commitments,
-    with_commitments,
 )
+from shiplap.flows.policies.policy import DecisionFacts
 from shiplap.instances.catalog.ec2_catalog import Catalog, TypePrices
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.commitments.account_commitments import (
+    AccountCommitments,
+    CommitmentSettings,
+    InstanceUse,
+    ReservedInstances,
+    WrittenPlan,
+)
+from shiplap.policies.commitments.commitment_ledger import RegionalRoom
+from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings
@@ -237,30 +239,26 @@ def snapshot() -> Snapshot:
 
 
 def test_what_is_left_is_less_all_others_and_our_own_as_it_runs_not_as_it_was_noted() -> None:
-    left = with_commitments(snapshot(), settings(), SHOWN, STATE, CATALOG).commitments
-    assert left is not None
+    facts = DecisionFacts(snapshot(), STATE, CATALOG)
+    left = commitment_room(COUNTED, SHOWN, "blue", facts)
     assert left.regional == (RegionalRoom("m5", (9 - 2 - 3 - 1) * 16),)
-    nothing = with_commitments(snapshot(), settings(), None, STATE, CATALOG).commitments
-    assert nothing is not None
-    assert nothing.is_empty
-    assert with_commitments(snapshot(), settings(None), SHOWN, STATE, CATALOG) == snapshot()
+    assert commitment_room(COUNTED, None, "blue", facts).is_empty
+    assert ActivePolicies.of(settings(None), ports()).planning_inputs(facts) == ()
 
 
 def test_a_written_plan_gives_way_to_the_accounts_other_instances_too() -> None:
-    left = with_commitments(snapshot(), settings(WRITTEN), SHOWN, DecisionState(0), CATALOG).commitments
-    assert left is not None
+    left = commitment_room(WRITTEN, SHOWN, "blue", DecisionFacts(snapshot(), DecisionState(0), CATALOG))
     assert [item.commitment for item in left.savings_plans] == [1_000_000 - (2 + 1) * 72_000]
 
 
 def test_disruption_knows_what_the_accounts_others_leave_and_who_in_the_install_uses_it() -> None:
-    used = used_commitments(settings(), SHOWN, STATE, snapshot(), CATALOG)
-    assert used is not None
+    facts = DecisionFacts(snapshot(), STATE, CATALOG)
+    used = used_commitments(COUNTED, SHOWN, "blue", facts)
     assert used.counted.regional == (RegionalRoom("m5", (9 - 2) * 16),)
     assert used.uses == (InstanceUse("m5.large", "a", 1), InstanceUse("m5.large", "c", 3))
     assert used.listed == {"m5.large": 100_000}
-    assert used_commitments(settings(None), SHOWN, STATE, snapshot(), CATALOG) is None
-    unknown = used_commitments(settings(), None, STATE, snapshot(), CATALOG)
-    assert unknown is not None
+    assert ActivePolicies.of(settings(None), ports()).disruption_inputs(facts) == ()
+    unknown = used_commitments(COUNTED, None, "blue", facts)
     assert (unknown.counted.is_empty, unknown.uses) == (True, used.uses)
 
 

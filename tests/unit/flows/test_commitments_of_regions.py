@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from shiplap.commitments.account_commitments import AccountCommitments, CommitmentSettings, WrittenPlan
 from shiplap.errors import AwsError, StoreError
 from shiplap.flows.catalog import entry
 from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.policies.commitments.account_commitments import AccountCommitments, CommitmentSettings, WrittenPlan
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter

@@ -18,6 +18,7 @@ from shiplap.flows.planning.decision_inputs import (
     read_inputs,
     read_supply,
 )
+from shiplap.flows.policies.active import ActivePolicies
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering, pilot_key
 from shiplap.instances.readiness.joins import node_class_scope
@@ -35,9 +36,10 @@ from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import CapacityBuffer, EC2NodeClass, Manifests, NodeOverlay
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim, PodReference
 from shiplap.manifests.scheduler_config import PodTopologySpread
+from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
+from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
 from shiplap.ports import OfferingFailure
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
-from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_lab.fakes.stores import FakeStatus
 from tests.integration.flows.stage import FLEX_FIRST, NODE_CLASS, ZONES, Stage
 from tests.kubernetes_objects import node_object, pod_object
@@ -295,7 +297,8 @@ class TestReadSupply:
 
 def snapshot(stage: Stage) -> Snapshot:
     supply = read_supply(stage.settings, stage.context)
-    return priced_snapshot(stage.settings, read(stage), supply, stage.context).snapshot
+    policies = ActivePolicies.of(stage.settings, stage.context)
+    return priced_snapshot(stage.settings, read(stage), supply, stage.context, policies).snapshot
 
 
 class TestSnapshot:
@@ -423,11 +426,12 @@ class TestSnapshot:
         seen = snapshot(stage)
         assert [node.metadata.name for node in seen.view.nodes] == ["n"]
         assert seen.missed_pods == {"uid-m"}
-        assert (seen.standalone_claims, seen.spending, seen.spot_risk, seen.sleep) == ((), None, None, None)
+        assert (seen.standalone_claims, seen.policies) == ((), ())
         risk = SpotRiskSettings("observe")
         stage.settings = replace(stage.settings, spot_risk=risk)
-        found = snapshot(stage).spot_risk
-        assert found is not None
+        (policy,) = snapshot(stage).policies
+        assert isinstance(policy, SpotRiskInput)
+        found = policy.known
         assert (found.settings, found.move_cost) == (risk, stage.settings.disruption.move_cost)
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from shiplap.errors import ClusterGone, StoreError
 from shiplap.flows.claim_updates import GRACE_S
-from shiplap.flows.lifecycle import endings
 from shiplap.flows.lifecycle.endings import (
     Inventory,
     delete_orphaned_node,
@@ -22,6 +21,7 @@ from shiplap.flows.lifecycle.endings import (
     why_ended,
     write_off,
 )
+from shiplap.flows.policies import active
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
@@ -246,7 +246,7 @@ def test_a_claim_whose_instance_has_vanished_is_over(
 def test_what_a_node_lived_is_noted_at_its_end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is what risks of spot are learned from."""
     noted: list[tuple[str, str]] = []
-    monkeypatch.setattr(endings, "record_end", lambda claim, _: noted.append((claim.name, claim.state)))
+    monkeypatch.setattr(active, "ended", lambda claim, _: noted.append((claim.name, claim.state)))
     terminate_claims([put(stage, "a", ClaimState.TERMINATING, node_name="n")], stage.context)
     write_off(put(stage, "b", ClaimState.REGISTERED), stage.context)
     write_off(put(stage, "c", ClaimState.LAUNCHED), stage.context)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from shiplap.flows.planning.dollars import with_most_prices
 from shiplap.flows.planning.planned_launches import (
     ClaimOrigin,
     FleetOptions,
@@ -20,6 +19,7 @@ from shiplap.flows.planning.planned_launches import (
     spec_hashes,
     with_token,
 )
+from shiplap.flows.policies.ceiling_inputs import with_most_prices
 from shiplap.instances.capacity.described_capacity import ENCLAVES
 from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.kubernetes import labels
@@ -27,10 +27,10 @@ from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import ClaimCause, ClaimState, LaunchRequest, NodeClaim, PodReference, PreferredSpot
 from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION
+from shiplap.policies.ceilings.ceilings import WantedLaunch
 from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, PlannedClaim
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
-from shiplap.spending.ceilings import WantedLaunch
 from tests.node_claims import node_claim
 from tests.unit.flows.test_fleet import kind
 

@@ -8,21 +8,20 @@ from typing import Any
 
 import pytest
 
-from shiplap.flows.context import FlowContext
-from shiplap.flows.planning.decision_inputs import DecisionInputs
-from shiplap.flows.sweep import ledger_posting
-from shiplap.flows.sweep.ledger_posting import keep_ledger
-from shiplap.flows.sweep.purchase_options import TypesFor
+from shiplap.flows.context import FlowContext, TypesFor
+from shiplap.flows.policies import ledger_posting
+from shiplap.flows.policies.ledger_posting import keep_ledger
+from shiplap.flows.policies.policy import SweptFacts
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.ceilings.account_counters import CountedSpending
+from shiplap.policies.ceilings.ceiling_use import ClusterSpending
+from shiplap.policies.ceilings.ceilings import Ceiling
+from shiplap.policies.ceilings.ledger import HOUR_S, SpendingLedger
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.settings import ClusterSettings
-from shiplap.spending.account_counters import CountedSpending
-from shiplap.spending.ceiling_use import ClusterSpending
-from shiplap.spending.ceilings import Ceiling
-from shiplap.spending.ledger import HOUR_S, SpendingLedger
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.state import FakeState
@@ -77,10 +76,10 @@ class _Ledgers:
     ) -> SpendingLedger:
         now = self.clock.now()
         view = ClusterView(pods=tuple(pods))
-        inputs = DecisionInputs(now, self.state.read("blue", now), view, frozenset(), spending)
+        facts = SweptFacts(self.state.read("blue", now), view, (), types_for)
         unused = dict.fromkeys(("cluster", "compute", "capacity", "catalog", "bus", "timers", "recorder"))
         ports: dict[str, Any] = {"clock": self.clock, "state": self.state, "meter": self.meter}
-        keep_ledger(settings or self.settings, inputs, types_for, FlowContext(**(unused | ports)))
+        keep_ledger(settings or self.settings, facts, spending, FlowContext(**(unused | ports)))
         kept = self.state.read("blue", self.clock.now()).ledger
         assert kept is not None
         return kept

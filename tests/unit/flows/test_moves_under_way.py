@@ -14,16 +14,17 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.moves_under_way import _running_on_waiting_nodes
-from shiplap.flows.planning.sleep_inputs import read_sleep, tell_doubts
+from shiplap.flows.policies.sleep_inputs import read_sleep
+from shiplap.flows.policies.sleep_round import tell_doubts
 from shiplap.instances.readiness.joins import JoinHistory
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.policies.sleep.sleep_state import SleepState
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.sleep.sleep_state import SleepState
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.state import FakeJoins, FakeSleep

@@ -17,8 +17,8 @@ from shiplap.flows.install import Install, Lazy
 from shiplap.flows.otlp_push import OtlpPush
 from shiplap.flows.turns import ThreadPerProbe
 from shiplap.flows.watch import watch
+from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap.settings import ClusterSettings, OtlpSettings, ResourceNames, Settings
-from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.integration.flows.stage import CLUSTER, Stage
 

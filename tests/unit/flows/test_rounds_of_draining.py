@@ -23,13 +23,15 @@ from shiplap.flows.lifecycle.drain import (
     release_from_balancers,
     uncordon,
 )
+from shiplap.flows.policies.active import ActivePolicies
+from shiplap.flows.policies.sleep_policy import SleepPolicy
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.sleep.sleep_state import NAMESPACE, NODE_POOL, SleepingScope, SleepState
 from shiplap.ports import Instance
 from shiplap.scheduling.model.snapshot import ClusterView
-from shiplap.sleep.sleep_state import NAMESPACE, NODE_POOL, SleepingScope, SleepState
 from tests.integration.flows.stage import Stage
 from tests.integration.flows.stage import pool as pool_of_types
 from tests.kubernetes_objects import node_object, pod_object, typed_pod
@@ -232,6 +234,13 @@ def test_a_node_that_sleeps_has_rounds_of_its_own_for_three_minutes(stage: Stage
     assert delays(stage, claim, pod(stage, ending=True)) == ([usual] if quick else [])
 
 
+def asleep_by(stage: Stage, state: SleepState) -> ActivePolicies:
+    """Sleep as it is known to a drain that goes on."""
+    policy = SleepPolicy(stage.settings, stage.context)
+    policy.__dict__["_going_on"] = state
+    return ActivePolicies([policy])
+
+
 def test_a_pod_of_a_daemon_set_wakes_no_node_though_another_pool_would_take_it() -> None:
     stage = Stage((pool_of_types("sleeps", ("c7i-flex",)), pool_of_types("awake", ("c7i-flex",))))
     owner = [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
@@ -239,10 +248,10 @@ def test_a_pod_of_a_daemon_set_wakes_no_node_though_another_pool_would_take_it()
     stage.server.create("pods", {**daemon, "metadata": {**daemon["metadata"], "ownerReferences": owner}})
     drains, now = Drains(stage.settings, stage.context), int(stage.clock.now())
     asleep = SleepingScope(NODE_POOL, "sleeps", now - 60, now + 7200, now + 7000)
-    drains.__dict__["_sleep"] = SleepState(("sleeps",), (asleep,), 5)
+    drains.__dict__["_policies"] = asleep_by(stage, SleepState(("sleeps",), (asleep,), 5))
     claim = leaving(stage)
     claim = replace(claim, plan=replace(claim.plan, node_pool="sleeps"), failure=Reason.ASLEEP)
-    assert drains.awake_again(claim, on_node(stage)) == ""
+    assert drains.stays_after_all(claim, on_node(stage)) == ""
 
 
 def test_a_node_that_pods_have_left_goes_on_leaving_as_long_as_anything_sleeps() -> None:
@@ -251,11 +260,11 @@ def test_a_node_that_pods_have_left_goes_on_leaving_as_long_as_anything_sleeps()
     elsewhere = SleepingScope(NAMESPACE, "night", now - 60, now + 7200, now + 7000)
     claim = replace(leaving(stage), failure=Reason.ASLEEP)
     claim = replace(claim, plan=replace(claim.plan, node_pool="dev"))
-    drains.__dict__["_sleep"] = SleepState(("dev",), (elsewhere,), 5)
+    drains.__dict__["_policies"] = asleep_by(stage, SleepState(("dev",), (elsewhere,), 5))
     node = on_node(stage)
-    assert drains.awake_again(claim, node) == ""
-    drains.__dict__["_sleep"] = SleepState(("dev",), (), 5)
-    assert drains.awake_again(claim, node) == "nothing sleeps any more"
+    assert drains.stays_after_all(claim, node) == ""
+    drains.__dict__["_policies"] = asleep_by(stage, SleepState(("dev",), (), 5))
+    assert drains.stays_after_all(claim, node) == "nothing sleeps any more"
 
 
 @pytest.mark.parametrize(

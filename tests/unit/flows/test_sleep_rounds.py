@@ -12,12 +12,12 @@ from msgspec import UNSET
 from shiplap.disruption.commands import Decision, DisruptionProposal, Method, Reason
 from shiplap.errors import ClusterUnreachable, ConditionFailed, ShiplapError, StoreError
 from shiplap.flows.context import FlowContext
-from shiplap.flows.disrupt.sleep_round import MOST_TOLD, SleepRound
+from shiplap.flows.policies.sleep_round import MOST_TOLD, SleepRound
 from shiplap.kubernetes.objects import Event
 from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.policies.sleep.sleep_state import NODE_POOL, SleepingScope, SleepNotes, SleepState, sleep_digest
 from shiplap.settings import ClusterSettings
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.sleep.sleep_state import NODE_POOL, SleepingScope, SleepNotes, SleepState, sleep_digest
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.state import FakeSleep

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
-from shiplap.flows.evidence.spot_notes import (
+from shiplap.flows.policies.spot_risk_inputs import (
     count_day,
     read_evidence,
     record_end,
@@ -19,8 +19,8 @@ from shiplap.flows.evidence.spot_notes import (
 )
 from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.spot_risk.risk_evidence import DAY_S, EvidenceChange
 from shiplap.ports import OfferingFailure
-from shiplap.spot_risk.risk_evidence import DAY_S, EvidenceChange
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.stores import FakeSpotEvidence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 
 
 def told(*windows: WindowSettings, pools: tuple[str, ...] = ("dev", "test")) -> list[str]:

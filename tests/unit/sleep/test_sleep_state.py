@@ -14,8 +14,8 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.shiplap_annotations import SLEEP
 from shiplap.manifests.validation.live_objects import check_live_object
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.sleep.sleep_state import (
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.policies.sleep.sleep_state import (
     LONGEST_LEAD_S,
     SleepNotes,
     SleepState,

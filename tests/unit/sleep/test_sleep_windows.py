@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiplap.sleep.sleep_windows import DAYS, LONGEST_S, Span, common, merged, parse_window, spans_of
+from shiplap.policies.sleep.sleep_windows import DAYS, LONGEST_S, Span, common, merged, parse_window, spans_of
 
 WEEK_S = 7 * 24 * 3600
 

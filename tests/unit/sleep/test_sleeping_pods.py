@@ -8,8 +8,8 @@ import pytest
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.sleep.sleep_state import SleepingScope, SleepState
-from shiplap.sleep.sleeping_pods import SleepingPods
+from shiplap.policies.sleep.sleep_state import SleepingScope, SleepState
+from shiplap.policies.sleep.sleeping_pods import SleepingPods
 from tests.conformance.given import pod, pool, rule
 from tests.kubernetes_objects import typed_pod
 

@@ -8,14 +8,13 @@ import msgspec
 import pytest
 
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
-from shiplap.disruption.sleep.sleeping_nodes import LEAST_SLEEP_S
 from shiplap.disruption.standstill import _moments
 from shiplap.instances.readiness.joins import JoinHistory, PoolJoins
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.shiplap_annotations import SLEEP
-from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.sleep.sleep_state import (
+from shiplap.policies.sleep.sleep_input import SleepInput
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.policies.sleep.sleep_state import (
     SleepNotes,
     SleepState,
     is_any_open,
@@ -24,6 +23,8 @@ from shiplap.sleep.sleep_state import (
     with_rehearsals,
     with_taken,
 )
+from shiplap.policies.sleep.sleeping_nodes import LEAST_SLEEP_S
+from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 
 
 def at(text: str) -> int:
@@ -146,7 +147,9 @@ def test_a_decision_is_made_again_when_the_first_of_two_no_longer_sleeps_long_en
     wakes_at = {scope.name: scope.wakes_at for scope in known.scopes}
     assert wakes_at["dev"] < wakes_at["ci"]
     now = at("2026-01-06T06:00")
-    snapshot = DisruptionSnapshot(scheduling=Snapshot(cluster="demo", now=now, view=ClusterView(), sleep=known))
+    snapshot = DisruptionSnapshot(
+        scheduling=Snapshot(cluster="demo", now=now, view=ClusterView(), policies=(SleepInput(known),))
+    )
     assert {moment + LEAST_SLEEP_S for moment in _moments(snapshot)} >= set(wakes_at.values())
 
 

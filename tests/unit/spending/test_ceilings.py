@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shiplap.spending.ceilings import (
+from shiplap.policies.ceilings.ceilings import (
     CEILING_REACHED,
     CRITICAL_PRIORITY,
     HOURLY_PERIOD,

@@ -9,14 +9,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.flows.planning.dollars import ceilings_in_use
+from shiplap.flows.policies.ceiling_inputs import ceilings_in_use
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.shiplap_annotations import MAX_HOURLY_PRICE
-from shiplap.ports import DecisionState
-from shiplap.settings import ClusterSettings
-from shiplap.spending.account_counters import AccountSpending, CountedSpending
-from shiplap.spending.ceiling_use import (
+from shiplap.policies.ceilings.account_counters import AccountSpending, CountedSpending
+from shiplap.policies.ceilings.ceiling_use import (
     LOST_FOR_S,
     ClusterSpending,
     change_of_account,
@@ -26,8 +24,10 @@ from shiplap.spending.ceiling_use import (
     recount,
     spending_view,
 )
-from shiplap.spending.ceilings import Ceiling, CeilingMode, SpendingView, WantedLaunch, admit
-from shiplap.spending.ledger import HOUR_S, MonthOfSpending, SpendingLedger, last_hour, month_end
+from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode, SpendingView, WantedLaunch, admit
+from shiplap.policies.ceilings.ledger import HOUR_S, MonthOfSpending, SpendingLedger, last_hour, month_end
+from shiplap.ports import DecisionState
+from shiplap.settings import ClusterSettings
 from tests.node_claims import node_claim
 
 DOLLAR = 1_000_000

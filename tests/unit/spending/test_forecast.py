@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from shiplap.spending.forecast import forecast_micros
+from shiplap.policies.ceilings.forecast import forecast_micros
 
 MONTH = 30 * 24
 

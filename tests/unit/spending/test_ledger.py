@@ -8,23 +8,20 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shiplap.instances.offerings.instance_rates import Rate, micros_of, rate_of, unknown_rate
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.spending.ledger import (
+from shiplap.policies.ceilings.ledger import (
     HOUR_S,
-    Rate,
     SpendingLedger,
     begin,
     billed_s,
     cost_micros,
     is_due,
-    micros_of,
     month_end,
     month_of,
     month_start,
     posted,
-    rate_of,
     running_micros,
-    unknown_rate,
 )
 from tests.node_claims import node_claim
 

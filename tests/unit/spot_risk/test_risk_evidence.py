@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiplap.spot_risk.risk_evidence import (
+from shiplap.policies.spot_risk.risk_evidence import (
     DAY_PARTS,
     HALF_LIFE_S,
     ORIGIN_S,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiplap.spot_risk.risk_evidence import DAY_PARTS, ORIGIN_S, OfferingEvidence
-from shiplap.spot_risk.risk_rates import MONTH_HOURS, PRIOR_RATE, RiskRates, RiskTotals, day_factor, dispersion
+from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, ORIGIN_S, OfferingEvidence
+from shiplap.policies.spot_risk.risk_rates import MONTH_HOURS, PRIOR_RATE, RiskRates, RiskTotals, day_factor, dispersion
 
 
 def seen(name: str, hours: float, interruptions: float, zone_id: str = "az1", **others: float) -> OfferingEvidence:

@@ -4,21 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shiplap.instances.offerings.spot_lists import LEAST_OFFERINGS, is_choice, may_get_more
 from shiplap.manifests.nodeclaim import PreferredSpot
-from shiplap.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence
-from shiplap.spot_risk.risk_rates import RiskRates
-from shiplap.spot_risk.safer_offerings import (
-    LEAST_OFFERINGS,
-    RiskOfLaunch,
+from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence
+from shiplap.policies.spot_risk.risk_rates import RiskRates
+from shiplap.policies.spot_risk.safer_offerings import (
     SpotOffering,
     SpotRiskSettings,
     exposure_micros,
-    is_choice,
-    may_get_more,
     most_of_pool,
     premium_micros,
     risk_of_launch,
 )
+from shiplap.scheduling.model.scheduling_plan import RiskOfLaunch
 
 PREFER = SpotRiskSettings("prefer")
 NO_EVIDENCE = RiskRates((), 0.0)

@@ -10,11 +10,12 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence, sorted_evidence
+from shiplap.policies.spot_risk.safer_offerings import KnownSpotRisk, SpotRiskSettings, most_of_pool
+from shiplap.policies.spot_risk.spot_choices import _spot_nodes
+from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
-from shiplap.scheduling.packing.spot_choices import _spot_nodes
 from shiplap.scheduling.planner import plan
-from shiplap.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence, sorted_evidence
-from shiplap.spot_risk.safer_offerings import SpotRiskInputs, SpotRiskSettings, most_of_pool
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.given import NOW, node, pods, pool, snapshot_of
 from tests.node_claims import node_claim
@@ -71,8 +72,8 @@ def test_the_share_of_an_offering_is_of_its_own_pools_nodes() -> None:
         for team, number in (("batch", 10), ("web", 1))
         for item in pods(number, team, cpu="3", tolerations=[{"key": "team", "value": team}])
     ]
-    inputs = SpotRiskInputs(SpotRiskSettings("prefer"), 0.05, sorted_evidence(evidence))
-    made = plan(snapshot_of(waiting, pools=pools, types=types, spot_risk=inputs))
+    inputs = KnownSpotRisk(SpotRiskSettings("prefer"), 0.05, sorted_evidence(evidence))
+    made = plan(snapshot_of(waiting, pools=pools, types=types, policies=(SpotRiskInput(inputs),)))
     most = {claim.node_pool: claim.preferred_spot.most for claim in made.node_claims if claim.preferred_spot}
     assert len(made.node_claims) == 11
     assert most == {"batch": most_of_pool(10), "web": most_of_pool(1)} == {"batch": 3, "web": 1}

@@ -11,7 +11,6 @@ from importlib import resources
 
 import msgspec
 
-from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, UnknownCluster
 from shiplap.manifests.claim_rules import ClaimRule
@@ -19,9 +18,10 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.manifests.standalone_claims import StandaloneClaim
-from shiplap.sleep.sleep_settings import SleepSettings
-from shiplap.spending.ceilings import Ceiling
-from shiplap.spot_risk.safer_offerings import SpotRiskSettings
+from shiplap.policies.ceilings.ceilings import Ceiling
+from shiplap.policies.commitments.account_commitments import CommitmentSettings
+from shiplap.policies.sleep.sleep_settings import SleepSettings
+from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
 
 IMPROVE_S = 1.0
 """Effort that a decision spends on cheaper nodes where nothing else is said, in seconds of a server core."""
@@ -110,6 +110,17 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     ceilings: tuple[Ceiling, ...] = ()
     account_ceilings: tuple[Ceiling, ...] = ()
     commitments: CommitmentSettings | None = None
+
+    @property
+    def policies_on(self) -> tuple[str, ...]:
+        """The names of the optional features that are on, in the order of the registry."""
+        on = {
+            "commitments": self.commitments is not None,
+            "sleep": self.sleep is not None,
+            "ceilings": self.has_ceilings,
+            "spot_risk": self.spot_risk.is_on,
+        }
+        return tuple(name for name, is_on in on.items() if is_on)
 
     @property
     def has_ceilings(self) -> bool:

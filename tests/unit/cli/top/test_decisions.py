@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.disruption.record import Headline
 from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.records.disruption_record import Headline
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_cli.inputs.cluster_events import SourceProblem

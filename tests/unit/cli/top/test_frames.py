@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
+from shiplap.records.disruption_record import Headline
 from shiplap_cli.render.saving import least_hourly
 from shiplap_cli.top.frame import Scene, frame, page_of
 from shiplap_cli.top.keyboard import parse

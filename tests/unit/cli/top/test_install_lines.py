@@ -14,11 +14,11 @@ from shiplap.errors import AwsError, StoreError
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
+from shiplap.policies.ceilings.ledger import HOUR_S, MonthOfSpending, SpendingLedger
+from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap.settings import ClusterSettings
-from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.sleep.sleep_state import SleepNotes, sleep_digest
-from shiplap.spending.ceilings import Ceiling, CeilingMode
-from shiplap.spending.ledger import HOUR_S, MonthOfSpending, SpendingLedger
 from shiplap_cli.inputs.cluster_events import SourceProblem
 from shiplap_cli.installs import installed
 from shiplap_cli.top.followed_cluster import FollowedCluster

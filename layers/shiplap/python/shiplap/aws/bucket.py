@@ -12,16 +12,16 @@ import msgspec
 from botocore.exceptions import ClientError
 
 from shiplap.aws.failures import code_of, store_errors
-from shiplap.commitments.account_commitments import AccountCommitments
 from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.errors import StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.node_identities import KeptIdentities
-from shiplap.scheduling.model import scheduling_record as records
+from shiplap.policies.commitments.account_commitments import AccountCommitments
+from shiplap.records import scheduling_record as records
+from shiplap.records.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class BucketRecorder:
         return self._keep(records.record_id(record, document), document)
 
     def record_disruption(self, snapshot: DisruptionSnapshot, decision: Decision) -> str:
-        from shiplap.disruption import record as disruptions  # noqa: PLC0415 - only `disrupt` decides so
+        from shiplap.records import disruption_record as disruptions  # noqa: PLC0415 - only `disrupt` decides so
 
         record = disruptions.DisruptionRecord(snapshot, decision)
         document = disruptions.encode(record)

@@ -25,6 +25,9 @@ class Reason(StrEnum):
     ASLEEP = "Asleep"
 
 
+OF_POLICIES = frozenset({Reason.ASLEEP})
+"""Reasons that optional features have. A node leaves for one of them only as long as that feature says so."""
+
 EACH_BY_ITSELF = frozenset({Reason.EMPTY, Reason.ASLEEP})
 """Reasons whose nodes do not depend on each other: without replacements, each goes or stays by itself."""
 

@@ -16,12 +16,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.commitments.account_commitments import MICROS, InstanceUse
-from shiplap.commitments.commitment_use import UsedCommitments
 from shiplap.disruption.candidates import Candidate
 from shiplap.disruption.commands import DisruptionProposal, Method, Reason
 from shiplap.disruption.current_prices import PoolMarket
-from shiplap.disruption.disruption_snapshot import DisruptionSettings
+from shiplap.disruption.disruption_snapshot import DisruptionInput, DisruptionSettings, PaidNode
 from shiplap.disruption.move_costs import MoveCosts
 from shiplap.disruption.rescheduling import Relocation, Simulator
 from shiplap.instances.catalog.type_catalog import Offering
@@ -326,14 +324,14 @@ class Consolidator:
         totals: Mapping[str, PoolTotals],
         settings: DisruptionSettings,
         costs: MoveCosts,
-        commitments: UsedCommitments | None = None,
+        policies: Sequence[DisruptionInput] = (),
     ) -> None:
         self._simulator = simulator
         self._market = market
         self._totals = totals
         self._settings = settings
         self._costs = costs
-        self._commitments = commitments
+        self._policies = policies
         self._candidates: dict[str, Candidate] = {}
         self._moves_costs: dict[str, float] = {}
         self._weighed_moves: dict[str, float] = {}
@@ -669,17 +667,10 @@ class Consolidator:
         )
 
     def _idle(self, removed: Sequence[Candidate], claims: Sequence[PlannedClaim]) -> float:
-        """USD per hour of a saving at list prices that would only leave commitments unused."""
-        if self._commitments is None:
-            return 0.0
-        gone = [item for item in removed if item.node.metadata.labels.get(labels.CAPACITY_TYPE) == labels.ON_DEMAND]
-        come = [claim.launch for claim in claims if claim.launch.capacity_type == labels.ON_DEMAND]
-        listed = {item.node.metadata.labels[labels.INSTANCE_TYPE]: round(item.price * MICROS) for item in gone}
-        listed |= {launch.instance_type: round(launch.price * MICROS) for launch in come}
-        marks = [item.node.metadata.labels for item in gone]
-        removed_use = [InstanceUse(own[labels.INSTANCE_TYPE], own.get(labels.ZONE, ""), 1) for own in marks]
-        added_use = [InstanceUse(launch.instance_type, launch.zone, 1) for launch in come]
-        return self._commitments.idle(removed_use, added_use, listed) / MICROS
+        """Return what policies say that a saving at list prices would not save, USD per hour."""
+        nodes = [PaidNode(item.node.metadata.labels, item.price) for item in removed]
+        launches = [claim.launch for claim in claims]
+        return sum((policy.idle_hourly(nodes, launches) for policy in self._policies), 0.0)
 
     def _check_balance(self, component: Component, savings: float) -> None:
         """Raises NotWorthwhile when a Balanced pool is disturbed more than it saves, both as shares of the pool."""

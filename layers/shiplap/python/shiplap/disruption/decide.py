@@ -1,6 +1,6 @@
 """The disruption decision: which nodes go now, what replaces them, and why every other node stays.
 
-Methods in order: empty nodes, then those whose pods all sleep, then expired and drifted ones, then consolidation, which
+Methods in order: empty nodes, then those that policies remove, then expired and drifted ones, then consolidation, which
 waits while the others act. All of them share the budgets of a NodePool.
 """
 
@@ -20,7 +20,6 @@ from shiplap.disruption.candidates import (
     CandidateNodes,
     disruption_cost,
     find_candidates,
-    is_reschedulable,
     quiet_since,
     reschedulable_pods,
     unconsolidatable,
@@ -32,8 +31,8 @@ from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.drift import drift_reason, expected_node_of
 from shiplap.disruption.move_costs import MoveCosts, expected_lives_s
 from shiplap.disruption.node_history import backoff_until
+from shiplap.disruption.removing_policy import RemovesNodes
 from shiplap.disruption.rescheduling import Simulator
-from shiplap.disruption.sleep.sleeping_nodes import SleepingNodes, find_sleeping
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of, name_of_label
 from shiplap.kubernetes.objects import Node
@@ -44,9 +43,8 @@ from shiplap.manifests.durations import seconds_or_never
 from shiplap.scheduling.model.claim_nodes import is_initialized, reports_ready
 from shiplap.scheduling.model.planned_pods import running
 from shiplap.scheduling.model.protected_pods import pdb_limits_of
-from shiplap.scheduling.packing.launch_costs import wanted_launches
-from shiplap.sleep.sleep_state import SleepState
-from shiplap.spending.ceilings import SpendingView, admit
+from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from shiplap.scheduling.model.snapshot import PolicyInput
 
 _MOST_CLIMBS = 8
 """How many nodes of fallback tiers are tried in one decision."""
@@ -56,7 +54,7 @@ _CLIMB_TURN_S = 900.0
 decisions have to find a node, and no node that cannot climb may keep those behind it for ever."""
 
 _MOST_SEARCHES = 3
-"""How often consolidation is searched again without nodes whose replacements a ceiling refuses."""
+"""How often consolidation is searched again without nodes whose replacements a policy refuses."""
 
 
 class _OverBudget(msgspec.Struct, frozen=True):
@@ -95,8 +93,8 @@ class DisruptionDecider:
             snapshot, self.market, pdb_limits, self.simulator.nominated
         )
         self.blocked: dict[str, str | _OverBudget] = dict(self.candidate_nodes.excluded)
-        self.spending = snapshot.scheduling.spending
-        self.unaffordable: dict[str, str] = {}
+        self.policies = snapshot.scheduling.policies
+        self.refused: dict[str, str] = {}
         self.totals, self.disrupting = _pool_counts(snapshot.scheduling.view.nodes, self.candidate_nodes, snapshot.busy)
         self.taken: Counter[str] = Counter()
         self.static_replacements: dict[str, set[str]] = {}
@@ -104,9 +102,9 @@ class DisruptionDecider:
         self.follows = True
         self.drifted: tuple[str, ...] = ()
         self.overdue: dict[str, str] = {}
-        self.kept_awake: dict[str, str] = {}
+        self.kept_by_policies: dict[str, str] = {}
         self.rehearsed: tuple[str, ...] = ()
-        self.falling_asleep: frozenset[str] = frozenset()
+        self.leaving: frozenset[str] = frozenset()
 
     def run(self) -> Decision:
         commands = self._scale_down()
@@ -114,8 +112,8 @@ class DisruptionDecider:
             [candidate for candidate in self.candidate_nodes.candidates if not _in_commands(candidate, commands)]
         )
         left = [candidate for candidate in self.candidate_nodes.candidates if not _in_commands(candidate, commands)]
-        commands += self._sleep(left)
-        left = [candidate for candidate in left if candidate.name not in self.falling_asleep]
+        commands += self._removed_by_policies(left)
+        left = [candidate for candidate in left if candidate.name not in self.leaving]
         replaced = self._replace(left)
         commands += replaced
         left = [candidate for candidate in left if not _in_commands(candidate, replaced)]
@@ -123,8 +121,8 @@ class DisruptionDecider:
             commands += self._consolidate(left) or self._climb_back(left)
         gone = {node for command in commands for node in command.nodes}
         # Later methods have other reasons, but none that matters more.
-        self.blocked |= {name: f"does not sleep: {why}" for name, why in self.kept_awake.items()} | self.overdue
-        self.blocked |= self.unaffordable
+        self.blocked |= self.kept_by_policies | self.overdue
+        self.blocked |= self.refused
         going = self._going_by_pool(commands)
         blocked = tuple(
             Blocked(name, reason if isinstance(reason, str) else reason.words(going[reason.pool]))
@@ -132,7 +130,7 @@ class DisruptionDecider:
             if name not in gone
         )
         decision = Decision(tuple(commands), blocked, self.drifted, tuple(sorted(self.overdue.keys() - gone)))
-        kept = tuple(sorted(self.kept_awake.keys() - gone))
+        kept = tuple(sorted(self.kept_by_policies.keys() - gone))
         return replace(decision, rehearsed=self.rehearsed or UNSET, kept_awake=kept or UNSET)
 
     def _going_by_pool(self, commands: Sequence[DisruptionProposal]) -> Counter[str]:
@@ -141,23 +139,30 @@ class DisruptionDecider:
         counted = [command for command in commands if command.reason is not Reason.SCALED_DOWN]
         return Counter(pools[node] for command in counted for node in command.nodes)
 
-    def _refused_by_ceilings(
-        self, commands: Sequence[DisruptionProposal]
-    ) -> tuple[dict[str, str], SpendingView | None]:
-        """Nodes whose replacements a ceiling in dollars refuses, and what the others leave of the ceilings."""
+    def _refused(self, commands: Sequence[DisruptionProposal]) -> tuple[dict[str, str], tuple[PolicyInput, ...]]:
+        """Return nodes whose replacements a policy refuses, and the policies behind the commands that it admits."""
         refused: dict[str, str] = {}
-        view = self.spending
+        policies = self.policies
         for command in commands:
-            if view is None:
-                break
-            launches = wanted_launches(self.snapshot.scheduling, command.replacements, replaces=True)
-            verdicts = admit(view, launches)
-            if verdicts.refused:
-                refused |= dict.fromkeys(command.nodes, next(iter(verdicts.refused.values())))
+            why, after = self._admitted(policies, command.replacements)
+            if why:
+                refused |= dict.fromkeys(command.nodes, why)
             else:
-                view = verdicts.after
-        self.unaffordable |= refused
-        return refused, view
+                policies = after
+        self.refused |= refused
+        return refused, policies
+
+    def _admitted(
+        self, policies: Sequence[PolicyInput], claims: Sequence[PlannedClaim]
+    ) -> tuple[str, tuple[PolicyInput, ...]]:
+        """Return why these replacements may not be launched, or nothing, and the policies behind them."""
+        after = []
+        for policy in policies:
+            why, changed = policy.admit(claims, self.snapshot.scheduling)
+            if why:
+                return why, ()
+            after.append(changed)
+        return "", tuple(after)
 
     def _scale_down(self) -> list[DisruptionProposal]:
         """Surplus nodes of static pools. The user asked for fewer replicas, so no budget applies.
@@ -205,48 +210,25 @@ class DisruptionDecider:
         allowed = self._within_budgets(sorted(empty, key=lambda item: (-item.price, item.name)), Reason.EMPTY)
         if not allowed:
             return []
-        self._use_budget(allowed)
+        self.use_budget(allowed)
         names = tuple(sorted(candidate.name for candidate in allowed))
         savings = round(sum(candidate.price for candidate in allowed), 6)
         moved = sum(len(candidate.pods) for candidate in allowed)
         why = "no pod needs them" if not moved else "no pod that it costs anything to move needs them"
         return [DisruptionProposal(Reason.EMPTY, Method.EMPTINESS, names, (), (), savings, moved, why)]
 
-    def _sleep(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
-        """All nodes whose pods sleep and that the budgets allow, in one command; the others wait for their turn."""
-        state = self.snapshot.scheduling.sleep
-        if state is None or not state.scopes:
-            return []
-        pools = self.snapshot.scheduling.manifests.node_pools
-        room = {pool.metadata.name: self._budget_left(pool, Reason.ASLEEP)[0] for pool in pools}
-        found = self._find_sleeping(state, candidates, room)
-        would_go = {item.name for item in (*found.going, *found.waiting)}
-        self.rehearsed = tuple(
-            sorted({item.name for item in self._find_sleeping(state.rehearsing(), candidates).going} - would_go)
-        )
-        self.kept_awake = found.kept
-        self.falling_asleep = frozenset(would_go)
-        allowed = found.going
-        self._keep_within_budget(found.waiting, Reason.ASLEEP)
-        self.simulator.close(sorted(self.falling_asleep))  # whatever moves is not moved there
-        if not allowed:
-            return []
-        self._use_budget(allowed)
-        names = tuple(sorted(item.name for item in allowed))
-        savings, moved = round(sum(item.price for item in allowed), 6), sum(len(item.pods) for item in allowed)
-        until = min(scope.until for scope in state.scopes if not scope.rehearsal)
-        why = f"all their pods sleep, until {rfc3339(until)} at least"
-        return [DisruptionProposal(Reason.ASLEEP, Method.SLEEP, names, (), (), savings, moved, why)]
-
-    def _find_sleeping(
-        self, state: SleepState, candidates: Sequence[Candidate], room: Mapping[str, int] | None = None
-    ) -> SleepingNodes:
-        view = self.snapshot.scheduling.view
-        going = self.candidate_nodes.leaving | self.snapshot.busy
-        leaving = (pod for name in sorted(going) for pod in view.by_node.get(name, ()) if is_reschedulable(pod))
-        able = [item for item in candidates if not self._backing_off(item)]
-        pools = self.snapshot.scheduling.manifests.node_pools
-        return find_sleeping(state, able, pools, self.pdb_limits, leaving, self.now, room)
+    def _removed_by_policies(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
+        """Nodes that policies remove, each policy among those that the one before it leaves alone."""
+        commands: list[DisruptionProposal] = []
+        for policy in self.snapshot.scheduling.policies:
+            if isinstance(policy, RemovesNodes):
+                left = [item for item in candidates if item.name not in self.leaving]
+                removals = policy.removals(self, left)
+                commands += removals.commands
+                self.leaving |= removals.leaving
+                self.kept_by_policies |= removals.kept
+                self.rehearsed += removals.rehearsed
+        return commands
 
     def _replace(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         """Expired and drifted nodes, at any cost, each with its replacements."""
@@ -258,7 +240,7 @@ class DisruptionDecider:
                 continue
             if candidate.protected and candidate.grace is None and not self._expires_anyway(reasons[candidate.name][0]):
                 self.blocked[candidate.name] = self._protection(candidate, *reasons[candidate.name])
-            elif why := self._backing_off(candidate):
+            elif why := self.backing_off(candidate):
                 self.blocked[candidate.name] = why
             else:
                 movable.append(candidate)
@@ -296,14 +278,14 @@ class DisruptionDecider:
             # Beside those that an earlier call asked for: limits hold for all of them.
             before = self.static_replacements.setdefault(name, set())
             pool = next(item.pool for item in due if item.pool.metadata.name == name)
-            most = min(number[name], self._budget_left(pool, reason)[0])
+            most = min(number[name], self.budget_left(pool, reason)[0])
             wanted = self.simulator.static_claims(name, len(before) + most) if most else ()
             claims[name] = [claim for claim in wanted if claim.name not in before]
         proposals = []
         for candidate in due:
             name = candidate.pool.metadata.name
-            if not self._budget_left(candidate.pool, reason)[0]:
-                self._keep_within_budget([candidate], reason)
+            if not self.budget_left(candidate.pool, reason)[0]:
+                self.keep_within_budget([candidate], reason)
                 continue
             if not claims[name]:
                 self.blocked[candidate.name] = f"NodePool {name} can launch no replacement now"
@@ -313,13 +295,13 @@ class DisruptionDecider:
             savings = round(candidate.price - claim.launch.price, 6)
             why, moved = reasons[candidate.name][1], len(candidate.pods)
             proposal = DisruptionProposal(reason, method, (candidate.name,), (claim,), (), savings, moved, why)
-            refused, left = self._refused_by_ceilings([proposal])
+            refused, left = self._refused([proposal])
             if refused:
                 continue
-            self.spending = left
+            self.policies = left
             del claims[name][0]
             self.static_replacements[name].add(claim.name)
-            self._use_budget([candidate])
+            self.use_budget([candidate])
             proposals.append(proposal)
         return proposals
 
@@ -339,10 +321,10 @@ class DisruptionDecider:
                 staying = relocation.stuck
             else:
                 proposals = self._replacing(components_of(relocation, candidates), reason, reasons)
-                staying, left = self._refused_by_ceilings(proposals)
+                staying, left = self._refused(proposals)
                 if not staying:
-                    self.spending = left
-                    self._use_budget(candidates)
+                    self.policies = left
+                    self.use_budget(candidates)
                     self.receiving.update(place for receiving in relocation.received.values() for place in receiving)
                     self.follows = self.simulator.follow(relocation)
                     return proposals
@@ -392,23 +374,23 @@ class DisruptionDecider:
         eligible = [item for item in candidates if not item.empty and self._may_consolidate(item)]
         allowed = {}
         for pool in self.snapshot.scheduling.manifests.node_pools:
-            allowed[pool.metadata.name] = self._budget_left(pool, Reason.UNDERUTILIZED)[0]
+            allowed[pool.metadata.name] = self.budget_left(pool, Reason.UNDERUTILIZED)[0]
         totals = self._pool_totals()
         settings = self.snapshot.settings
         costs = MoveCosts(settings, expected_lives_s(self.snapshot.scheduling.claims, self.now), self.now)
         proposals: Sequence[DisruptionProposal] = ()
         affordable = eligible
         for _ in range(_MOST_SEARCHES):
-            found = Consolidator(
-                self.simulator, self.market, totals, settings, costs, self.snapshot.commitments
-            ).search(affordable, allowed)
-            refused, left = self._refused_by_ceilings(found.proposals)
+            found = Consolidator(self.simulator, self.market, totals, settings, costs, self.snapshot.policies).search(
+                affordable, allowed
+            )
+            refused, left = self._refused(found.proposals)
             self.blocked.update(found.refused)
             proposals = [item for item in found.proposals if not refused.keys() & item.nodes]
             if not refused:
                 break
             affordable = [item for item in affordable if item.name not in refused]
-        self.spending = left
+        self.policies = left
         taken = {node for proposal in proposals for node in proposal.nodes}
         going = Counter(item.pool.metadata.name for item in eligible if item.name in taken)
         for candidate in eligible:
@@ -417,7 +399,7 @@ class DisruptionDecider:
             if going[candidate.pool.metadata.name] < allowed[candidate.pool.metadata.name]:
                 self.blocked[candidate.name] = "removing it now saves less than what is done instead"
             else:
-                self._keep_within_budget([candidate], Reason.UNDERUTILIZED)
+                self.keep_within_budget([candidate], Reason.UNDERUTILIZED)
         return list(proposals)
 
     def _climb_back(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
@@ -432,8 +414,8 @@ class DisruptionDecider:
             if candidate.claim.plan.tier > 0 and not candidate.empty and self.now - candidate.born_at >= after_s
             if not self._unconsolidatable(candidate)
             if not candidate.protected
-            and not self._backing_off(candidate)
-            and self._budget_left(candidate.pool, Reason.DRIFTED)[0] > 0
+            and not self.backing_off(candidate)
+            and self.budget_left(candidate.pool, Reason.DRIFTED)[0] > 0
         ]
         ordered = sorted(fallen, key=lambda item: (-item.claim.plan.tier, item.born_at, item.name))
         for item in self._whose_turn_it_is(ordered):
@@ -450,7 +432,7 @@ class DisruptionDecider:
                 reason, method, names = Reason.DRIFTED, Method.CLIMB_BACK, (item.name,)
                 places, moved = part.placements, part.moved
                 proposal = DisruptionProposal(reason, method, names, claims, places, savings, moved, why)
-                if not self._refused_by_ceilings([proposal])[0]:
+                if not self._refused([proposal])[0]:
                     return [proposal]
         return []
 
@@ -460,7 +442,7 @@ class DisruptionDecider:
         start = int(self.now // _CLIMB_TURN_S) % groups * _MOST_CLIMBS
         return fallen[start : start + _MOST_CLIMBS]
 
-    def _backing_off(self, candidate: Candidate) -> str:
+    def backing_off(self, candidate: Candidate) -> str:
         """Why a node that would need a replacement is not tried again yet, or nothing."""
         until = backoff_until(candidate.history)
         if self.now >= until or candidate.empty:
@@ -471,7 +453,7 @@ class DisruptionDecider:
     def _may_consolidate(self, candidate: Candidate) -> bool:
         """Whether the pool's policy lets a node be consolidated; if not, the reason is noted."""
         reason = self._unconsolidatable(candidate) or candidate.protected
-        reason = reason or self._backing_off(candidate)
+        reason = reason or self.backing_off(candidate)
         if reason:
             self.blocked[candidate.name] = reason
         return not reason
@@ -505,7 +487,7 @@ class DisruptionDecider:
                 fresh.add(node.metadata.name)
         return frozenset(fresh)
 
-    def _budget_left(self, pool: NodePool, reason: Reason) -> tuple[int, str]:
+    def budget_left(self, pool: NodePool, reason: Reason) -> tuple[int, str]:
         """How many more nodes of a pool may go, and which budget says so."""
         name, label = pool.metadata.name, label_value_of(pool.metadata.name)
         limit = allowance(pool, reason, self.totals[label], self.disrupting[label], self.now)
@@ -517,22 +499,27 @@ class DisruptionDecider:
         allowed = []
         for candidate in ordered:
             name = candidate.pool.metadata.name
-            if used[name] < self._budget_left(candidate.pool, reason)[0]:
+            if used[name] < self.budget_left(candidate.pool, reason)[0]:
                 used[name] += 1
                 allowed.append(candidate)
             else:
-                self._keep_within_budget([candidate], reason)
+                self.keep_within_budget([candidate], reason)
         return allowed
 
-    def _keep_within_budget(self, candidates: Sequence[Candidate], reason: Reason) -> None:
+    def keep_within_budget(self, candidates: Sequence[Candidate], reason: Reason) -> None:
         """Note that a budget keeps these nodes. How many go beside them is known once all is decided."""
         for candidate in candidates:
-            blocking = self._budget_left(candidate.pool, reason)[1]
+            blocking = self.budget_left(candidate.pool, reason)[1]
             self.blocked[candidate.name] = _OverBudget(candidate.pool.metadata.name, reason, blocking)
 
-    def _use_budget(self, candidates: Sequence[Candidate]) -> None:
+    def use_budget(self, candidates: Sequence[Candidate]) -> None:
+        """Note that these nodes go."""
         self.taken.update(candidate.pool.metadata.name for candidate in candidates)
         self.simulator.close([candidate.name for candidate in candidates])
+
+    def close(self, nodes: Sequence[str]) -> None:
+        """Let no moved pod go to these nodes."""
+        self.simulator.close(nodes)
 
     def _pool_totals(self) -> dict[str, PoolTotals]:
         """Of the Balanced pools: what all their nodes cost and what disrupting all of them would, candidates or not."""

@@ -5,12 +5,13 @@ Also the settings of disruption for a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
-from shiplap.commitments.commitment_use import UsedCommitments
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.scheduling.model.scheduling_plan import LaunchChoice
 from shiplap.scheduling.model.snapshot import Snapshot
 
 
@@ -74,12 +75,37 @@ class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     pods: str = ""
 
 
+class PaidNode(msgspec.Struct, frozen=True):
+    """A node that would be removed: its labels, and its price in USD per hour."""
+
+    labels: Mapping[str, str]
+    hourly: float
+
+
+class DisruptionInput(msgspec.Struct, frozen=True):
+    """What one optional feature knows of a decision on disruption that plans do not need.
+
+    A subclass holds plain data in one field. Records hold the data under the name `recorded_as`.
+    """
+
+    recorded_as: ClassVar[str]
+
+    @property
+    def recorded(self) -> Any:
+        """The data of the input, as records hold it."""
+        return getattr(self, self.__struct_fields__[0])
+
+    def idle_hourly(self, removed: Sequence[PaidNode], added: Sequence[LaunchChoice]) -> float:
+        """Return the part of a saving, USD per hour, that list prices show and no bill would."""
+        return 0.0
+
+
 class DisruptionSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All inputs of one disruption decision.
 
     `scheduling.claims` hold every claim that has a node or is on its way to one. `busy` names the nodes that commands
     under way have taken, as nodes to remove or as replacements. `unsettled_pools` names NodePools whose spec may still
-    be taken back: their nodes do not drift yet. `commitments` are those counted on and who uses them, None if none are.
+    be taken back: their nodes do not drift yet. `policies` are the inputs of optional features that plans do not need.
     """
 
     scheduling: Snapshot
@@ -88,4 +114,4 @@ class DisruptionSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_default
     busy: frozenset[str] = frozenset()
     settings: DisruptionSettings = DisruptionSettings()
     unsettled_pools: tuple[str, ...] = ()
-    commitments: UsedCommitments | None = None
+    policies: tuple[DisruptionInput, ...] = ()

@@ -18,7 +18,7 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import IN_FLIGHT, PodReference
 from shiplap.scheduling.model.claim_nodes import leaving, pair
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
-from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.model.snapshot import PlanStage, Snapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.removal import NodeToWeigh, RemovalPart, Removals
@@ -163,10 +163,11 @@ class Simulator:
         bound = tuple(pod for pod in snapshot.view.pods if pod.spec.node_name)
         more = plan(
             replace(
-                snapshot,
+                snapshot.without_stage(
+                    PlanStage.ADMISSION
+                ),  # what replaces a node is admitted once the command is known
                 view=replace(snapshot.view, pods=bound),
                 manifests=replace(snapshot.manifests, node_pools=pools, capacity_buffers=()),
-                spending=None,  # what replaces a node is counted where the command is known
             )
         )
         return tuple(claim for claim in more.node_claims if not claim.pods)

@@ -20,7 +20,7 @@ from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.drift import YOUNG_S
 from shiplap.disruption.move_costs import steps_to_come
 from shiplap.disruption.node_history import backoff_until
-from shiplap.disruption.sleep.sleeping_nodes import LEAST_SLEEP_S
+from shiplap.disruption.removing_policy import RemovesNodes
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import epoch
@@ -96,9 +96,9 @@ def _moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
     ages = {seconds_or_never(expire_after) or 0 for expire_after in expirations}
     yield from _node_moments(snapshot, ages | {YOUNG_S, snapshot.settings.climb_back_s})
     yield from _pod_moments(snapshot)
-    if snapshot.scheduling.sleep is not None:
-        for scope in snapshot.scheduling.sleep.scopes:
-            yield scope.wakes_at - LEAST_SLEEP_S
+    for policy in snapshot.scheduling.policies:
+        if isinstance(policy, RemovesNodes):
+            yield from policy.moments()
     yield from steps_to_come(snapshot.scheduling.claims, now)
 
 

@@ -56,7 +56,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 def assign_instances(
     claims: Sequence[NodeClaim],
     instances: Sequence[Instance],
-    types: dict[str, InstanceType],
+    types: Mapping[str, InstanceType],
     attempt: Attempt,
     context: FlowContext,
     *,
@@ -110,7 +110,7 @@ def assign_instances(
 
 
 def fail_claims(
-    claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], context: FlowContext
+    claims: Sequence[NodeClaim], reason: str, types: Mapping[str, InstanceType], context: FlowContext
 ) -> tuple[NodeClaim, ...]:
     """Write down that claims failed, and tell.
 
@@ -139,7 +139,7 @@ def name_instances(claims: Sequence[NodeClaim], settings: ClusterSettings, conte
             return
 
 
-def _report_failed(failed: Sequence[NodeClaim], types: dict[str, InstanceType], context: FlowContext) -> None:
+def _report_failed(failed: Sequence[NodeClaim], types: Mapping[str, InstanceType], context: FlowContext) -> None:
     if not failed:
         return
     context.meter.count("ClaimsFailed", len(failed))
@@ -183,7 +183,9 @@ def _add_zone_id(changes: ClaimChanges, instance: Instance, instance_type: Insta
         changes["instance"] = msgspec.structs.replace(changes["instance"], zone_id=bought.zone_id)
 
 
-def release_leases(claim: NodeClaim, types: dict[str, InstanceType], context: FlowContext, *, keep: str = "") -> None:
+def release_leases(
+    claim: NodeClaim, types: Mapping[str, InstanceType], context: FlowContext, *, keep: str = ""
+) -> None:
     """Give back the claim's pilot leases, all but that of the type `keep`."""
     for name in claim.plan.relies_on_estimate:
         if name != keep and name in types:

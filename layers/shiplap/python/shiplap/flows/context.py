@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from shiplap.errors import ShiplapError
 from shiplap.flows.optional.optional_calls import EVENTS, TIMERS, OptionalCalls, OptionalPart, Port
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import (
     BusEvent,
     CapacityStore,
@@ -35,6 +38,9 @@ from shiplap.ports import (
 
 _LOG = logging.getLogger(__name__)
 
+TypesFor = Callable[[NodeClaim], Mapping[str, InstanceType]]
+"""The instance types that are sold to a claim now, by name."""
+
 
 class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     """The ports of one cluster's flows.
@@ -45,7 +51,7 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     `memory` what disruption remembers, `sleep` what is remembered of its sleep, `commitments` those of the account in
     the cluster's Region, `spot_evidence`
     what is known of spot where `spotRisk` is on; None where a function may not ask. `optional` bounds what no decision
-    needs; without it nothing is bounded.
+    needs; without it nothing is bounded. `policies` names the optional features that are on.
     """
 
     clock: Clock
@@ -70,6 +76,7 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     commitments: CommitmentStore | None = None
     spot_evidence: SpotEvidenceStore | None = None
     optional: OptionalCalls | None = None
+    policies: tuple[str, ...] = ()
 
     def within(self, part: OptionalPart, port: Port) -> Port:
         """A port of this context, for calls that no decision waits for longer than the part may last."""

@@ -296,7 +296,8 @@ class Install:
         if cluster.spot_risk.is_on:
             made["spot_evidence"] = self._spot_evidence
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
-        return FlowContext(clock=self.clock, meter=cast("Meter", self.meter), optional=self.optional, **ports)
+        meter, on = cast("Meter", self.meter), cluster.policies_on
+        return FlowContext(clock=self.clock, meter=meter, optional=self.optional, policies=on, **ports)
 
     def _cluster(self, cluster: ClusterSettings) -> ClusterApi:
         from shiplap.cluster.list_pages import page_bytes_of  # noqa: PLC0415 - see the module's docstring

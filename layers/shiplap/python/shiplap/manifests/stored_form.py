@@ -85,6 +85,19 @@ def with_types(record: type[msgspec.Struct], types: Mapping[str, Any]) -> type[m
     return msgspec.defstruct(f"Stored{record.__name__}", inside, frozen=True, kw_only=True, omit_defaults=True)
 
 
+def with_fields(
+    record: type[msgspec.Struct], at: str, instead: Mapping[str, Any], types: Mapping[str, Any]
+) -> type[msgspec.Struct]:
+    """A struct as of `with_types` with optional fields, by name and type, where `record` has the field `at`."""
+    made: list[tuple[Any, ...]] = []
+    for field in fields(record):
+        if field.name == at:
+            made += ((name, kind | None, None) for name, kind in instead.items())
+        else:
+            made.append(_flat_field(replace(field, type=types.get(field.name, field.type)), ()))
+    return msgspec.defstruct(f"Stored{record.__name__}", made, frozen=True, kw_only=True, omit_defaults=True)
+
+
 def fields_of(record: msgspec.Struct) -> dict[str, Any]:
     """The values of a struct by the names of its fields."""
     return {name: getattr(record, name) for name in record.__struct_fields__}

@@ -9,7 +9,6 @@ from typing import Protocol, Unpack
 
 import msgspec
 
-from shiplap.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.disruption.progress import CommandChanges, CommandState, DisruptionCommand
 from shiplap.errors import ConditionFailed
 from shiplap.instances.offerings.unavailability import (
@@ -21,9 +20,10 @@ from shiplap.instances.offerings.unavailability import (
 from shiplap.instances.readiness.joins import JoinHistory
 from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.manifests.stored_form import StoredForm
+from shiplap.policies.ceilings.account_counters import AccountSpending, CountChange, CountedSpending
+from shiplap.policies.ceilings.ledger import SpendingLedger
+from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.ports.compute import OfferingFailure
-from shiplap.spending.account_counters import AccountSpending, CountChange, CountedSpending
-from shiplap.spending.ledger import SpendingLedger
 
 COMMIT_GROUP = 99
 """Claims in one transaction beside the epoch: DynamoDB allows 100 actions."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from shiplap.commitments.account_commitments import AccountCommitments
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
@@ -13,10 +12,11 @@ from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
+from shiplap.policies.commitments.account_commitments import AccountCommitments
+from shiplap.policies.sleep.sleep_state import SleepNotes
+from shiplap.policies.spot_risk.risk_evidence import EvidenceChange, OfferingEvidence
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.sleep.sleep_state import SleepNotes
-from shiplap.spot_risk.risk_evidence import EvidenceChange, OfferingEvidence
 
 PILOT_LEASE_S = 15 * 60
 """Seconds after which the right to explore an unverified estimate lapses if it is not renewed."""

@@ -6,7 +6,8 @@ A pure function of the snapshot: equal snapshots give equal plans, and the order
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -40,13 +41,15 @@ from shiplap.scheduling.model.scheduling_plan import (
     Unschedulable,
     shortened,
 )
-from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
-from shiplap.scheduling.packing.awake_part import NOTHING_ASLEEP, AsleepPart, awake_part
+from shiplap.scheduling.model.snapshot import ClusterView, PlanStage, PolicyInput, Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot, compile_snapshot
 from shiplap.scheduling.packing.pack import Packer, Packing
 from shiplap.scheduling.packing.planned_claims import ClaimWriter, pod_reference
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.topology.late_domains import joined
+
+Decide = Callable[[Snapshot], Plan]
+"""Plans a snapshot. It does not look at what an outer step has decided."""
 
 _CENTS = 1e-9
 
@@ -98,45 +101,47 @@ def plan(snapshot: Snapshot) -> Plan:
             manifests and objects of an API server never are; a malformed pod is reported as unschedulable instead.
     """
     with garbage_collection_paused():
-        snapshot, asleep = awake_part(snapshot)
-        decided = _regardless_of_ceilings(snapshot)
-        if snapshot.spending is not None:
-            from shiplap.scheduling.launch_ceilings import within_ceilings  # noqa: PLC0415 - few installs have them
-
-            decided = within_ceilings(snapshot, snapshot.spending, decided, _regardless_of_ceilings)
-    if asleep != NOTHING_ASLEEP:
-        decided = _with_sleepers(decided, asleep)
+        decided = _planned(snapshot)
     unread = unreadable_pods(snapshot.view)
     return replace(decided, unschedulable=(*decided.unschedulable, *unread)) if unread else decided
 
 
-def _regardless_of_ceilings(snapshot: Snapshot) -> Plan:
-    decided = _decide(snapshot)
-    return _with_standalone_claims(decided, snapshot) if snapshot.standalone_claims else decided
+def _planned(snapshot: Snapshot) -> Plan:
+    """Plan within the policies, in the order of their stages: the first stage is the outermost.
+
+    NodeClaims of users are added after the stages that decide what may be launched for pods, and before those that
+    decide at which prices.
+    """
+    inner = _steps(snapshot, _INNER_STAGES, _at_its_prices)
+    standalone = partial(_with_standalone_claims, inner)
+    return _steps(snapshot, _OUTER_STAGES, standalone)(snapshot)
 
 
-def _decide(snapshot: Snapshot) -> Plan:
-    room = snapshot.commitments
-    if room is None or room.is_empty:
-        return _at_its_prices(snapshot)
-    from shiplap.scheduling.commitment_passes import plan_on_commitments  # noqa: PLC0415 - few installs count on any
+_OUTER_STAGES, _INNER_STAGES = (PlanStage.PODS, PlanStage.ADMISSION), (PlanStage.PRICES,)
 
-    return plan_on_commitments(snapshot, room, _at_its_prices)
+
+def _steps(snapshot: Snapshot, stages: Sequence[PlanStage], decide: Decide) -> Decide:
+    """Compose the steps of the snapshot's policies around `decide`."""
+    for policy in reversed(snapshot.policies):
+        if policy.stage in stages:
+            decide = partial(_step_of, type(policy), decide)
+    return decide
+
+
+def _step_of(kind: type[PolicyInput], decide: Decide, snapshot: Snapshot) -> Plan:
+    """Plan by the input that the snapshot has now: an outer step may have changed it or left it out."""
+    policy = snapshot.policy(kind)
+    return decide(snapshot) if policy is None else policy.plan(snapshot, decide)
 
 
 def _at_its_prices(snapshot: Snapshot) -> Plan:
     return write(snapshot, *solve(snapshot))
 
 
-def _with_sleepers(decided: Plan, asleep: AsleepPart) -> Plan:
-    return replace(
-        decided,
-        unschedulable=tuple(sorted((*decided.unschedulable, *asleep.pods), key=lambda entry: entry.pod)),
-        buffers=tuple(sorted((*decided.buffers, *asleep.buffers), key=lambda state: (state.namespace, state.name))),
-    )
-
-
-def _with_standalone_claims(decided: Plan, snapshot: Snapshot) -> Plan:
+def _with_standalone_claims(decide: Decide, snapshot: Snapshot) -> Plan:
+    decided = decide(snapshot)
+    if not snapshot.standalone_claims:
+        return decided
     planned = [
         claim for item in snapshot.standalone_claims if (claim := plan_standalone(snapshot, item)[0]) is not None
     ]
@@ -160,8 +165,7 @@ def plan_standalone(snapshot: Snapshot, item: StandaloneClaim) -> tuple[PlannedC
         claims=(),
         manifests=Manifests(node_pools=(pool,), node_classes=snapshot.manifests.node_classes),
         missed_pods=frozenset(),
-        commitments=None,
-        spot_risk=None,
+        policies=(),
         settings=replace(snapshot.settings, default_spread=(), claim_rules=(), explore=False),
         standalone_claims=(),
     )
@@ -309,7 +313,8 @@ def _with_fewer_left_out(
     if not few or known.attempt_budget.is_laborious or not _has_hope(known, plannable):
         return known
     best, most = known, (_ranks(known, plannable), not known.crowded)
-    ways = [(sorted(plannable, key=_largest_memory), True, False), (plannable, False, False), (plannable, False, True)]
+    ways = [(ordered, True, False) for ordered in _orders(plannable)]
+    ways += [(plannable, False, False), (plannable, False, True)]
     for ordered, cheaply, relaxed in ways:
         other = _pack_once(snapshot, compiled, ordered, cheaply=cheaply, relaxed=relaxed)
         if (ranks := (_ranks(other, plannable), not other.crowded)) > most:
@@ -480,10 +485,8 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
             message = shortened(message)
             unschedulable += [Unschedulable(pod_reference(pod), message, nearest) for pod in left]
     planned.sort(key=lambda claim: claim.name)
-    if snapshot.spot_risk is not None:
-        from shiplap.scheduling.packing.spot_choices import with_spot_risk  # noqa: PLC0415 - it is off by default
-
-        planned = with_spot_risk(planned, compiled.templates, snapshot, snapshot.spot_risk)
+    for policy in snapshot.policies:
+        planned = list(policy.marked(planned, snapshot))
     buffers = _buffers(compiled, planned, packing)
     return Plan(
         node_claims=tuple(planned),

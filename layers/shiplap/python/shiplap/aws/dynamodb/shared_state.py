@@ -30,11 +30,11 @@ from shiplap.aws.dynamodb.items import (
 )
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.failures import TRANSACTION_CANCELED, Sleep, attempts, code_of, store_errors
-from shiplap.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.errors import StoreThrottled
 from shiplap.instances.offerings.unavailability import remembered_until
+from shiplap.policies.ceilings.account_counters import AccountSpending, CountChange
+from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.ports import ADDRESSES_S, OfferingFailure, UnavailableOffering, may_take
-from shiplap.spending.account_counters import AccountSpending, CountChange
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

@@ -14,7 +14,7 @@ from shiplap.aws.dynamodb.items import expiry, number, of_version, put_if, query
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.failures import store_errors
 from shiplap.errors import ConditionFailed, StoreError
-from shiplap.sleep.sleep_state import SleepNotes
+from shiplap.policies.sleep.sleep_state import SleepNotes
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

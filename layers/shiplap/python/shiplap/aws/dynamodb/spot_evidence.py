@@ -16,7 +16,13 @@ from botocore.exceptions import ClientError
 from shiplap.aws.dynamodb.items import Item, expiry, query, text
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.failures import CONDITION_FAILED, code_of, store_errors
-from shiplap.spot_risk.risk_evidence import EvidenceChange, OfferingEvidence, evidence_of_sums, sorted_evidence, summed
+from shiplap.policies.spot_risk.risk_evidence import (
+    EvidenceChange,
+    OfferingEvidence,
+    evidence_of_sums,
+    sorted_evidence,
+    summed,
+)
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

@@ -33,7 +33,6 @@ from shiplap.aws.dynamodb.items import (
 from shiplap.aws.dynamodb.shared_state import DynamoAccount
 from shiplap.aws.dynamodb.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
 from shiplap.aws.failures import CONDITION_FAILED, TRANSACTION_CANCELED, Sleep, attempts, code_of, store_errors
-from shiplap.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.disruption.progress import CommandChanges, CommandState, DisruptionCommand, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
@@ -46,6 +45,9 @@ from shiplap.manifests.nodeclaim import (
     check_new_claims,
     forgotten_at,
 )
+from shiplap.policies.ceilings.account_counters import CountChange, CountedSpending
+from shiplap.policies.ceilings.ledger import SpendingLedger
+from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.ports import (
     COMMIT_BYTES,
     COMMIT_GROUP,
@@ -66,8 +68,6 @@ from shiplap.ports import (
     written_claim,
     written_command,
 )
-from shiplap.spending.account_counters import CountChange, CountedSpending
-from shiplap.spending.ledger import SpendingLedger
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from shiplap.aws import tags
 from shiplap.aws.ec2_errors import aws_errors, readable
-from shiplap.commitments.account_commitments import (
+from shiplap.manifests.shiplap_annotations import MICROS
+from shiplap.policies.commitments.account_commitments import (
     ANY_FAMILY,
-    MICROS,
     AccountCommitments,
     InstanceUse,
     ReservedInstances,

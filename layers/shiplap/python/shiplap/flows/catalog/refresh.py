@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.errors import AwsError, StoreError, StoreThrottled
 from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.policies.commitments.account_commitments import CommitmentSettings
 from shiplap.ports import CatalogSource, CatalogStore, CommitmentSource, CommitmentStore, Meter
 
 _LOG = logging.getLogger(__name__)

@@ -36,23 +36,20 @@ from shiplap.flows.claim_updates import DISRUPTION, DRAIN, NO_CLAIM, facts, grac
 from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt.renew_hashes import renew_hashes
 from shiplap.flows.disrupt.second_look import objections, still_valid
-from shiplap.flows.disrupt.sleep_round import SleepRound
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
 from shiplap.flows.optional.optional_calls import RECORDS
-from shiplap.flows.planning.commitment_inputs import note_use, running_use, used_commitments
 from shiplap.flows.planning.decision_inputs import DecisionInputs, priced_snapshot, read_inputs, read_supply
-from shiplap.flows.planning.dollars import counted_with, with_most_prices
 from shiplap.flows.planning.futile_launches import record_refusals, without_held_pods
 from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, spec_hashes, with_token
+from shiplap.flows.policies.active import ActivePolicies
+from shiplap.flows.policies.policy import DecisionFacts, Launches
 from shiplap.kubernetes.names import claim_name
 from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.ports import MemoryStore
 from shiplap.scheduling.model.claim_nodes import may_be_of, pair
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.launch_costs import wanted_launches
 from shiplap.settings import ClusterSettings
-from shiplap.spending.ceilings import CeilingMode, SpendingView
 
 _LOG = logging.getLogger(__name__)
 
@@ -104,7 +101,7 @@ class _Round:
         self._claims = {claim.name: claim for claim in context.state.claims(settings.name)}
         paired, _ = pair(nodes, tuple(self._claims.values()))
         self._nodes = {node.metadata.name: node for node in nodes if node.metadata.name in paired}
-        self._sleep = SleepRound(settings, context)
+        self._policies = ActivePolicies.of(settings, context)
         self._given_up: set[str] = set()
         self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
         self._again_in_s = max(1.0, settings.settles_at - context.clock.now() + 1) if settings.unsettled_pools else 0.0
@@ -203,7 +200,7 @@ class _Round:
         nodes = [self._nodes[claim.node_name] for claim in going if claim.node_name in self._nodes]
         if not all(map(is_cordoned, nodes)) and now < command.created_at + READY_S:
             return CommandStep(CommandState.WAITING)
-        against = objections(self._settings, command.reason, going, self._nodes, self._context)
+        against = objections(self._settings, command.reason, going, self._nodes, self._context, self._policies)
         return reconsider_step(command, step, self._claims, against)
 
     def _move(self, claim: NodeClaim, to: ClaimState, reason: str, now: float) -> None:
@@ -269,11 +266,11 @@ class _Round:
         remembered = self._memory.load(self._settings.name)
         # An answer remembered from before would take nodes for drifted that were just made of a newer one.
         fresh = any(item.reason is Reason.DRIFTED for item in remembered.proposed)
-        inputs = read_inputs(self._settings, self._context)
+        inputs = read_inputs(self._settings, self._context, policies=self._policies)
         if inputs.state.frozen_at:  # no replacement would be launched
             return Decision(), [], 0
-        supply = read_supply(self._settings, self._context, fresh=fresh)
-        priced = priced_snapshot(self._settings, inputs, supply, self._context)
+        supply = read_supply(self._settings, self._context, fresh=fresh, policies=self._policies)
+        priced = priced_snapshot(self._settings, inputs, supply, self._context, self._policies)
         now = inputs.at
         # After the epoch was read: whatever is begun from now on moves it.
         busy = _busy(self._context.state.commands(self._settings.name))
@@ -287,22 +284,22 @@ class _Round:
                 priced.snapshot,
                 claims=claims,
                 view=without_held_pods(inputs.view, claims, refused, now),
-                spending=_that_refuses(priced.snapshot.spending),
+                policies=self._policies.disruption_policies(priced.snapshot),
             ),
             pod_disruption_budgets=self._context.cluster.disruption_budgets(),
             histories=histories,
             busy=busy,
             settings=self._settings.disruption,
             unsettled_pools=self._settings.unsettled_pools,
-            commitments=used_commitments(
-                self._settings, supply.commitments, inputs.state, priced.snapshot, supply.catalog
+            policies=self._policies.disruption_inputs(
+                DecisionFacts(priced.snapshot, inputs.state, supply.catalog, supply.joins)
             ),
         )
         decision = self._decision_of(snapshot)
         ready, waiting = confirmed(remembered.proposed, decision.commands, now)
         ready = still_valid(self._settings.name, ready, inputs.view.pods, self._context)
-        ready = self._sleep.noted(ready, priced.snapshot.sleep)
-        told = self._sleep.tell(decision, priced.snapshot.sleep, inputs.view.nodes, remembered.told)
+        ready = tuple(self._policies.noted(ready, priced.snapshot))
+        told = self._policies.tell(decision, priced.snapshot, remembered.told)
         begun = self._begin(ready, priced.snapshot, claims, inputs)
         if any(proposal.since == now for proposal in waiting):
             self._again_in_s = SECOND_LOOK_S
@@ -347,19 +344,14 @@ class _Round:
             event_id=hint,
             spec_hashes=spec_hashes(snapshot),
         )
-        planned_records, counted = records_of(planned, origin), None
-        if snapshot.spending is not None and inputs.spending is not None:
-            wanted = wanted_launches(snapshot, planned, replaces=True)
-            planned_records = with_most_prices(planned_records, wanted)
-            if self._settings.account_ceilings:
-                counted = counted_with(inputs.state, inputs.spending, snapshot.spending, wanted, now)
-        together = launches(planned_records)
+        replacing = Launches(planned, records_of(planned, origin), snapshot, inputs.state, replaces=True)
+        together = launches(self._policies.marked(replacing).records)
         records = [claim for some in together for claim in with_token(some, epoch, self._settings.install)]
-        if records and self._settings.commitments is not None:
-            running = running_use(snapshot.view.nodes, snapshot.claims)
-            if note_use(self._settings, inputs.state, running, records, self._context) is None:
-                return []
+        replacing = replace(replacing, records=records)
+        if not self._policies.may_commit(replacing):
+            return []
         try:
+            counted = self._policies.counted(replacing)
             self._context.state.commit(self._settings.name, epoch, records, commands, counted)
         except EpochMoved as moved:
             self._context.meter.count("EpochsMoved")
@@ -417,12 +409,6 @@ class _Round:
         self._context.meter.count(f"Commands{command.state}")
         if command.state is CommandState.DONE:
             self._context.meter.count("SavingsHourly", command.savings_hourly, "None")
-
-
-def _that_refuses(view: SpendingView | None) -> SpendingView | None:
-    """The dollars if a ceiling may refuse replacements; else decisions would change with each minute for nothing."""
-    stops = view is not None and any(ceiling.mode is CeilingMode.STOP for ceiling in view.ceilings)
-    return view if stops else None
 
 
 def _busy(commands: Sequence[DisruptionCommand]) -> frozenset[str]:

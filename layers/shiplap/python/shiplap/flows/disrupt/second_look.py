@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 
 from msgspec.structs import replace
 
 from shiplap.disruption.candidates import objection
 from shiplap.disruption.commands import EACH_BY_ITSELF, DisruptionProposal, Reason
-from shiplap.disruption.sleep.sleep_objections import objection_to_sleep
 from shiplap.flows.claim_updates import grace_of
 from shiplap.flows.context import FlowContext
-from shiplap.flows.planning.sleep_inputs import read_sleep
+from shiplap.flows.policies.active import NO_POLICIES, ActivePolicies
 from shiplap.kubernetes.compact_pods import lean_pod
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
@@ -67,6 +65,7 @@ def objections(
     going: Sequence[NodeClaim],
     nodes: Mapping[str, Node],
     context: FlowContext,
+    policies: ActivePolicies = NO_POLICIES,
 ) -> dict[str, str]:
     """By the names of claims, why their nodes must not be removed after all.
 
@@ -76,12 +75,12 @@ def objections(
         going: claims whose nodes are closed and would be emptied now.
         nodes: by name, freshly read.
         context: cluster and meter are used.
+        policies: of the cluster.
 
     Raises:
         ClusterError: the pods of a node cannot be listed; nothing has been removed.
     """
     reasons = {}
-    sleeping = cache(lambda: read_sleep(settings, context))  # as it is now: somebody may have woken the cluster
     for claim in going:
         node = nodes.get(claim.node_name)
         if node is None:
@@ -90,9 +89,7 @@ def objections(
         goes_anyway = reason is Reason.EXPIRED and settings.disruption.expire_protected
         pods = context.cluster.pods_on(claim.node_name)
         why = objection(reason, node, pods, context.clock.now(), has_deadline=grace is not None or goes_anyway)
-        if not why and reason is Reason.ASLEEP:
-            pools = settings.manifests.node_pools
-            why = objection_to_sleep(sleeping(), claim.plan.node_pool, pods, pools)
+        why = why or policies.objection(reason, claim, pods)
         if why:
             reasons[claim.name] = why
             context.meter.count("NodesSpared")

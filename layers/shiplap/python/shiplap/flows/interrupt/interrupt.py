@@ -9,15 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from shiplap.disruption.commands import Reason
+from shiplap.disruption.commands import OF_POLICIES
 from shiplap.errors import ConditionFailed, UnknownCluster
 from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import CORDON, DRAIN, ENDED, facts, grace_ends_at, pool_of
 from shiplap.flows.context import FlowContext
-from shiplap.flows.evidence.spot_notes import record_interruption, record_rebalance
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
 from shiplap.flows.live_settings import stored_settings
 from shiplap.flows.messages import rfc3339
+from shiplap.flows.policies import active
 from shiplap.kubernetes import labels
 from shiplap.manifests import shiplap_annotations
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -141,7 +141,7 @@ def _terminate(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
 def _follow_rebalance_policy(claim: NodeClaim, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
     """Replace, cordon or only report, as the annotation of the claim's NodePool says; without one, only report."""
     context.meter.count("RebalanceRecommendations")
-    record_rebalance(claim, context)
+    active.rebalanced(claim, context)
     pool = pool_of(claim, settings)
     policy = pool.metadata.annotations.get(shiplap_annotations.REBALANCE) if pool is not None else None
     if policy == shiplap_annotations.REPLACE:
@@ -197,9 +197,9 @@ def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, context: FlowCo
         )
         context.meter.count("NodesInterrupted")
         if notice.kind is NoticeKind.SPOT:
-            record_interruption(claim, context)
-    elif deadline_at and (not claim.deadline_at or deadline_at < claim.deadline_at or claim.failure == Reason.ASLEEP):
-        # A node that leaves for sleep may be called back, one that AWS takes may not.
+            active.interrupted(claim, context)
+    elif deadline_at and (not claim.deadline_at or deadline_at < claim.deadline_at or claim.failure in OF_POLICIES):
+        # A node that leaves for a reason of a policy may be called back, one that AWS takes may not.
         earlier = min(deadline_at, claim.deadline_at or deadline_at)
         claim = context.state.advance(claim, ClaimState.DRAINING, failure=notice.kind, deadline_at=earlier)
         known = False

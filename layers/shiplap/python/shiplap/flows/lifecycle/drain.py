@@ -17,15 +17,15 @@ import logging
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from math import ceil, inf
-from typing import TYPE_CHECKING
 
-from shiplap.disruption.commands import Reason
+from shiplap.disruption.commands import OF_POLICIES, Reason
 from shiplap.errors import ClusterError, TooManyRequests
 from shiplap.flows.claim_updates import DRAIN, facts
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import is_ready
 from shiplap.flows.lifecycle.endings import give_up, has_vanished
 from shiplap.flows.lifecycle.registration import update_node
+from shiplap.flows.policies.active import ActivePolicies
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
 from shiplap.kubernetes.pod_disruption_budgets import is_unhealthy
@@ -40,9 +40,6 @@ from shiplap.scheduling.model.planned_pods import (
     protected_until,
 )
 from shiplap.settings import ClusterSettings
-
-if TYPE_CHECKING:
-    from shiplap.sleep.sleep_state import SleepState
 
 HEAD_START_S = 10.0
 """How long pods of a leaving node are left alone at first, so that a decision about them is made, in seconds."""
@@ -174,20 +171,16 @@ class Drains:
         under_way = sum(claim.state is ClaimState.DRAINING for claim in self._claims)
         return ROUND_S * max(1, -(-under_way // NODES_PER_ROUND))
 
-    def awake_again(self, claim: NodeClaim, node: Node) -> str:
-        """Why a node that leaves for sleep stays after all, or nothing. What cannot be read keeps nodes."""
-        from shiplap.disruption.sleep.sleep_objections import objection_to_sleep  # noqa: PLC0415 - only nodes that sleep need it
-
+    def stays_after_all(self, claim: NodeClaim, node: Node) -> str:
+        """Why a node that leaves for a reason of a policy stays after all, or nothing. What cannot be read keeps it."""
+        if claim.failure not in OF_POLICIES:
+            return ""
         pods = self._context.cluster.pods_on(node.metadata.name)
-        pools = self._settings.manifests.node_pools
-        return objection_to_sleep(self._sleep, claim.plan.node_pool, pods, pools, has_begun=True)
+        return self._policies.objection(Reason(claim.failure), claim, pods, has_begun=True)
 
     @cached_property
-    def _sleep(self) -> SleepState | None:
-        from shiplap.flows.planning.sleep_inputs import read_sleep  # noqa: PLC0415 - as above
-        from shiplap.instances.readiness.joins import JoinHistory  # noqa: PLC0415 - as above
-
-        return read_sleep(self._settings, self._context, JoinHistory())
+    def _policies(self) -> ActivePolicies:
+        return ActivePolicies.of(self._settings, self._context)
 
     def may_evict(self, claim: NodeClaim, pod: Pod) -> bool:
         """Whether to ask for a pod's eviction in this invocation: always under a deadline.
@@ -236,7 +229,7 @@ def drain(
     now = context.clock.now()
     if node is None or (not is_ready(node) and has_vanished(claim, context)):
         return give_up(claim, claim.failure, context)
-    if claim.failure == Reason.ASLEEP and (why := drains.awake_again(claim, node)):
+    if why := drains.stays_after_all(claim, node):
         _return_to_service(claim, node, why, context)
         return None
     closed = is_cordoned(node)
@@ -288,8 +281,8 @@ def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, context: F
         urgent += [claim.deadline_at - now, drains.round_s]
     elif now < claim.changed_at + HEAD_START_S:
         urgent.append(HEAD_START_S)
-    elif claim.failure == Reason.ASLEEP and now < claim.changed_at + _SHORT_S:
-        urgent.append(drains.round_s)  # nodes that sleep leave one after the other: others wait for this one's end
+    elif claim.failure in OF_POLICIES and now < claim.changed_at + _SHORT_S:
+        urgent.append(drains.round_s)  # they leave one after the other: the next ones wait for this one's end
     if urgent:
         context.set_timer(claim.cluster, claim.name, DRAIN, ceil(min(urgent)))
 
@@ -329,7 +322,7 @@ def _return_to_service(claim: NodeClaim, node: Node, why: str, context: FlowCont
         update_node(node, removed, {}, _without_disrupted, context)
     context.state.advance(claim, ClaimState.INITIALIZED, failure="", deadline_at=0.0, changed_at=context.clock.now())
     context.meter.count("NodesAwakeAgain")
-    _LOG.info("node stays, it was leaving for sleep: %s", why, extra=facts(claim))
+    _LOG.info("node stays, it was leaving: %s", why, extra=facts(claim))
 
 
 def _with_disrupted(node: Node) -> list[Taint]:

@@ -15,13 +15,13 @@ from shiplap.errors import ClusterGone, ConditionFailed
 from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import GRACE_S, InstanceOwners, facts, fail_claim, release_pilot
 from shiplap.flows.context import FlowContext
-from shiplap.flows.evidence.spot_notes import record_end
 from shiplap.flows.interrupt.notices import NoticeKind
 from shiplap.flows.learn import instance_of, is_ready
 from shiplap.flows.lifecycle.adoption import adopt
 from shiplap.flows.lifecycle.joining import record_failed_join
 from shiplap.flows.lifecycle.registration import is_unregistered
 from shiplap.flows.pod_events import publish_for_pods
+from shiplap.flows.policies import active
 from shiplap.instances.offerings.remedies import with_remedy
 from shiplap.instances.readiness.joins import node_class_scope
 from shiplap.kubernetes.objects import Node
@@ -96,7 +96,7 @@ def _is_explained(claim: NodeClaim, failure: OfferingFailure | None, context: Fl
 def _mark_gone(claim: NodeClaim, context: FlowContext) -> NodeClaim:
     now = context.clock.now()
     claim = context.state.advance(claim, ClaimState.GONE, changed_at=now)
-    record_end(claim, context)
+    active.ended(claim, context)
     context.meter.count("NodesTerminated")
     _LOG.info("terminated", extra=facts(claim))
     context.publish(claim_events.of_claim(claim_events.TERMINATED, claim, now, reason=claim.failure))
@@ -158,7 +158,7 @@ def write_off(claim: NodeClaim, context: FlowContext) -> NodeClaim:
         _publish_pods_pending(claim, context)
     else:
         claim = context.state.advance(claim, ClaimState.GONE, failure=reason, changed_at=now)
-        record_end(claim, context)
+        active.ended(claim, context)
         context.publish(claim_events.of_claim(claim_events.TERMINATED, claim, now, reason=reason))
     context.meter.count("InstancesVanished")
     return claim

@@ -17,17 +17,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.commitments.account_commitments import AccountCommitments
 from shiplap.errors import AwsError, AwsThrottled, ClusterError, InvalidInput, ResourceVersionGone, StoreError
 from shiplap.flows.catalog.refresh import refresh, stored
 from shiplap.flows.context import FlowContext
-from shiplap.flows.evidence.spot_notes import read_evidence
 from shiplap.flows.learn import has_reported, instance_of, learn_from_joined, seems_broken
 from shiplap.flows.optional.optional_calls import INSPECTION, JOINS, SNAPSHOTS, ZONAL_SHIFTS
-from shiplap.flows.planning.commitment_inputs import read_commitments
-from shiplap.flows.planning.dollars import read_spending, view_of_spending
 from shiplap.flows.planning.offering_market import OfferingMarket, unavailable_in_group, unavailable_offerings
-from shiplap.flows.planning.sleep_inputs import read_sleep
+from shiplap.flows.policies.active import NO_POLICIES, ActivePolicies
+from shiplap.flows.policies.policy import DecisionFacts
 from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
 from shiplap.instances.catalog.ec2_catalog import Catalog
@@ -52,12 +49,8 @@ from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.ports import ClusterApi, DecisionState, KnownCapacity, KnownPods, Meter, UnavailableOffering, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
-from shiplap.scheduling.supply.pool_catalogs import accepted_overlays, as_seen_by
+from shiplap.scheduling.supply.pool_catalogs import SoldTypes
 from shiplap.settings import ClusterSettings
-from shiplap.sleep.sleep_state import SleepState
-from shiplap.spending.ceiling_use import ClusterSpending
-from shiplap.spot_risk.risk_evidence import OfferingEvidence
-from shiplap.spot_risk.safer_offerings import SpotRiskInputs
 
 _LOG = logging.getLogger(__name__)
 
@@ -172,8 +165,6 @@ class LaunchSupply(msgspec.Struct, frozen=True):
     node_classes: dict[str, NodeClassSupply]
     shifted: frozenset[str] = frozenset()
     joins: JoinHistory = JoinHistory()
-    commitments: AccountCommitments | None = None
-    spot_evidence: tuple[OfferingEvidence, ...] = ()
 
     @property
     def amis(self) -> tuple[str, ...]:
@@ -188,16 +179,12 @@ class LaunchSupply(msgspec.Struct, frozen=True):
 
 
 class DecisionInputs(msgspec.Struct, frozen=True):
-    """The state and the cluster as they were at `at`, epoch seconds; `missed_pods` by uid.
-
-    `spending` is None without ceilings in dollars.
-    """
+    """The state and the cluster as they were at `at`, epoch seconds; `missed_pods` by uid."""
 
     at: float
     state: DecisionState
     view: ClusterView
     missed_pods: frozenset[str]
-    spending: ClusterSpending | None = None
 
     @property
     def has_pending_pods(self) -> bool:
@@ -215,37 +202,34 @@ class PricedSnapshot:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._sold = {catalog.node_class: catalog.instance_types for catalog in snapshot.catalogs}
-        self._types: dict[tuple[str, str], dict[str, InstanceType]] = {}
+        self._types = SoldTypes(snapshot)
 
-    def types_for(self, claim: NodeClaim) -> dict[str, InstanceType]:
+    def types_for(self, claim: NodeClaim) -> Mapping[str, InstanceType]:
         """By name, what the claim's NodeClass sells as the claim's NodePool sees it: the plan's overlays and prices."""
-        key = (claim.plan.node_class, claim.plan.node_pool)
-        if key not in self._types:
-            self._types[key] = self._seen_by(claim, self._sold.get(claim.plan.node_class, ()))
-        return self._types[key]
+        return self._types.of(claim.plan.node_class, claim.plan.node_pool)
 
     def types_in_all_zones(self, claim: NodeClaim, catalog: Catalog) -> dict[str, InstanceType]:
         """As `types_for`; types of the launch list have prices in the zones, too, that are not selected any more."""
-        sold, listed = self._sold.get(claim.plan.node_class, ()), frozenset(claim.plan.instance_types)
-        everywhere = with_all_zones((item for item in sold if item.name in listed), catalog)
-        return {**self.types_for(claim), **self._seen_by(claim, everywhere)}
-
-    def _seen_by(self, claim: NodeClaim, sold: Sequence[InstanceType]) -> dict[str, InstanceType]:
-        accepted = accepted_overlays(self.snapshot)
-        pools = self.snapshot.manifests.node_pools
-        pool = next((pool for pool in pools if pool.metadata.name == claim.plan.node_pool), None)
-        seen = sold if pool is None else as_seen_by(pool, sold, accepted)
-        return {instance_type.name: instance_type for instance_type in seen}
+        listed = frozenset(claim.plan.instance_types)
+        sold = next((item for item in self.snapshot.catalogs if item.node_class == claim.plan.node_class), None)
+        types = sold.instance_types if sold is not None else ()
+        everywhere = with_all_zones((item for item in types if item.name in listed), catalog)
+        return {**self.types_for(claim), **self._types.seen_by(claim.plan.node_pool, everywhere)}
 
 
 def read_supply(
-    settings: ClusterSettings, context: FlowContext, *, fresh: bool = False, others: Collection[str] = ()
+    settings: ClusterSettings,
+    context: FlowContext,
+    *,
+    fresh: bool = False,
+    others: Collection[str] = (),
+    policies: ActivePolicies = NO_POLICIES,
 ) -> LaunchSupply:
     """Load the catalogue and answer the selectors of every EC2NodeClass that a NodePool uses, and of `others` by name.
 
     Warm functions remember answers for minutes, each since another moment. What one of them decides because of a newer
-    answer, another one must not carry out with an older one: then the answers are to be `fresh`.
+    answer, another one must not carry out with an older one: then the answers are to be `fresh`. The `policies` look up
+    what they need as well.
 
     Raises:
         StoreError: there is no catalogue and none can be fetched.
@@ -258,14 +242,9 @@ def read_supply(
         name = node_class.metadata.name
         if name in used:
             node_classes[name] = _resolve(settings.name, node_class, inspected, context, fresh=fresh)
-    return LaunchSupply(
-        _catalog(context),
-        node_classes,
-        _shifted(settings, context),
-        _joins(settings.name, context),
-        read_commitments(settings, context),
-        read_evidence(context),
-    )
+    made = LaunchSupply(_catalog(context), node_classes, _shifted(settings, context), _joins(settings.name, context))
+    policies.look_up()
+    return made
 
 
 def _joins(cluster: str, context: FlowContext) -> JoinHistory:
@@ -338,11 +317,13 @@ def read_inputs(
     context: FlowContext,
     known: KnownPods | None = None,
     before: tuple[float, DecisionState] | None = None,
+    *,
+    policies: ActivePolicies = NO_POLICIES,
 ) -> DecisionInputs:
     """Read the state, then the cluster, and learn from nodes that have joined.
 
     `known` may know bound pods from a look before; without it, the cluster's compact snapshot is asked. `before` is the
-    state if it has just been read, and when.
+    state if it has just been read, and when. `policies` read what belongs to it.
 
     Raises:
         ClusterError: the cluster cannot be read.
@@ -359,8 +340,8 @@ def read_inputs(
     )
     view = _with_what_few_need(view, leaving, settings.manifests, context.cluster)
     missed = state.missed_pods | _missed_pods(state, view) | _learn_from_joined(state, view, context)
-    spending = read_spending(settings, state, context.state, now) if settings.has_ceilings else None
-    return DecisionInputs(now, state, view, missed, spending)
+    policies.read(state, now)
+    return DecisionInputs(now, state, view, missed)
 
 
 def read_state(settings: ClusterSettings, context: FlowContext) -> tuple[float, DecisionState]:
@@ -383,11 +364,16 @@ def _with_what_few_need(view: ClusterView, leaving: set[str], manifests: Manifes
 
 
 def priced_snapshot(
-    settings: ClusterSettings, inputs: DecisionInputs, supply: LaunchSupply, context: FlowContext
+    settings: ClusterSettings,
+    inputs: DecisionInputs,
+    supply: LaunchSupply,
+    context: FlowContext,
+    policies: ActivePolicies = NO_POLICIES,
 ) -> PricedSnapshot:
     """The snapshot to decide on: what was read, and what can be bought for it now. Raises StoreError."""
-    sleep = read_sleep(settings, context, supply.joins)
-    return PricedSnapshot(snapshot_of(settings, inputs, supply, context.capacity, context.meter, sleep))
+    snapshot = snapshot_of(settings, inputs, supply, context.capacity, context.meter)
+    facts = DecisionFacts(snapshot, inputs.state, supply.catalog, supply.joins)
+    return PricedSnapshot(msgspec.structs.replace(snapshot, policies=policies.planning_inputs(facts)))
 
 
 def snapshot_of(
@@ -396,9 +382,8 @@ def snapshot_of(
     supply: LaunchSupply,
     capacity: KnownCapacity,
     meter: Meter,
-    sleep: SleepState | None = None,
 ) -> Snapshot:
-    """As `priced_snapshot`, with a view that was not read through a FlowContext; of the capacity it only reads."""
+    """As `priced_snapshot`, without policies; of the capacity it only reads."""
     leased = capacity.pilots(supply.amis, inputs.at)
     catalogs = _catalogs(settings, supply, inputs, capacity, meter)
     sold = {catalog.node_class: catalog.instance_types for catalog in catalogs}
@@ -422,11 +407,6 @@ def snapshot_of(
         ),
         epoch=inputs.state.epoch,
         standalone_claims=settings.standalone_claims,
-        sleep=sleep,
-        spending=view_of_spending(settings, inputs.state, inputs.spending) if inputs.spending is not None else None,
-        spot_risk=SpotRiskInputs(settings.spot_risk, settings.disruption.move_cost, supply.spot_evidence)
-        if settings.spot_risk.is_on
-        else None,
     )
 
 

@@ -15,13 +15,13 @@ from shiplap.flows.planning.planned_launches import places_in_turns
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass, emptiest_subnets, open_subnets
 from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.instances.offerings.spot_lists import may_get_more
 from shiplap.instances.offerings.unavailability import ANY, in_placement_group, launch_budget, quota_of
 from shiplap.instances.readiness.joins import is_left_alone, is_node_class, node_class_scope
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import DecisionState, FleetOverride, OfferingFailure, UnavailableOffering
-from shiplap.spot_risk.safer_offerings import may_get_more
 
 Offering = tuple[str, str, str]
 """Instance type, zone, capacity type."""

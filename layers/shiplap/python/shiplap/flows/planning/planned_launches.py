@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from shiplap.instances.capacity.described_capacity import ENCLAVES, FABRIC_ADAPTERS
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.instances.offerings.spot_lists import is_choice
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import ACCELERATORS, PODS
 from shiplap.kubernetes.requirements import Requirements
@@ -29,7 +30,6 @@ from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.planned_claims import plan_of
 from shiplap.scheduling.supply.existing_nodes import still_fits
-from shiplap.spot_risk.safer_offerings import is_choice
 
 _TOKEN_LENGTH = 32
 """Characters of a launch token; EC2 takes up to 64 in ASCII."""

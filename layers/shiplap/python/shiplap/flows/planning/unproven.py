@@ -18,12 +18,12 @@ from their proof.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.flows.context import FlowContext
+from shiplap.flows.context import FlowContext, TypesFor
 from shiplap.flows.planning.futile_launches import MOST_IN_WINDOW, MOST_MARKS, PodKind, allowance, pod_kind
 from shiplap.flows.planning.planned_launches import in_turns
 from shiplap.instances.catalog.type_catalog import InstanceType
@@ -40,8 +40,6 @@ SHRINKS = 10
 """The first batch is this many times smaller for each failure in a row."""
 
 _UNJOINED = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED})
-
-TypesFor = Callable[[NodeClaim], Mapping[str, InstanceType]]
 
 
 def limits_of_amis(joins: JoinHistory, sold: Iterable[InstanceType], most: int) -> dict[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -20,11 +20,11 @@ from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, ConditionFail
 from shiplap.flows.assign_instances import Attempt, assign_instances, fail_claims
 from shiplap.flows.claim_updates import GRACE_S, facts, pilot_holder
 from shiplap.flows.context import FlowContext
-from shiplap.flows.evidence.spot_notes import record_refusals
 from shiplap.flows.planning.decision_inputs import NodeClassSupply
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.planning.planned_launches import FleetOptions, alike, fleet_options, has_min_values
 from shiplap.flows.pod_events import publish_for_pods
+from shiplap.flows.policies import active
 from shiplap.instances.capacity.reported_amounts import reports_of
 from shiplap.instances.capacity.trusted_amounts import voices
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
@@ -86,7 +86,7 @@ class LaunchOutcome(msgspec.Struct, frozen=True, kw_only=True):
 def launch(
     claims: Sequence[NodeClaim],
     supply: NodeClassSupply,
-    types: dict[str, InstanceType],
+    types: Mapping[str, InstanceType],
     attempt: Attempt,
     market: OfferingMarket,
     context: FlowContext,
@@ -119,7 +119,7 @@ def launch(
 def _launch(
     claims: Sequence[NodeClaim],
     supply: NodeClassSupply,
-    types: dict[str, InstanceType],
+    types: Mapping[str, InstanceType],
     attempt: Attempt,
     market: OfferingMarket,
     context: FlowContext,
@@ -169,7 +169,7 @@ def _launch(
 
 def _ask(
     request: FleetRequest,
-    types: dict[str, InstanceType],
+    types: Mapping[str, InstanceType],
     attempt: Attempt,
     market: OfferingMarket,
     context: FlowContext,
@@ -199,7 +199,7 @@ def _within_reservation(
     claims: Sequence[NodeClaim],
     options: FleetOptions,
     resolved: ResolvedNodeClass,
-    types: dict[str, InstanceType],
+    types: Mapping[str, InstanceType],
     context: FlowContext,
 ) -> tuple[Sequence[NodeClaim], LaunchOutcome]:
     """The claims for which there is room in the capacity reservation, counted across all functions; the others fail.
@@ -217,7 +217,9 @@ def _within_reservation(
     return claims[:granted], _failed(claims[granted:], f"capacity reservation {chosen} is used up", types, context)
 
 
-def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], context: FlowContext) -> dict[str, InstanceType]:
+def _with_leases(
+    claim: NodeClaim, types: Mapping[str, InstanceType], context: FlowContext
+) -> Mapping[str, InstanceType]:
     """The types without those whose estimate somebody else explores, or has explored since the plan was made.
 
     The lease comes first and the second look at what is known after it: the holder before us may have reported and
@@ -264,7 +266,7 @@ def _cheapest(types: Sequence[InstanceType], most: int) -> list[InstanceType]:
 def _assign(
     request: FleetRequest,
     result: FleetResult,
-    types: dict[str, InstanceType],
+    types: Mapping[str, InstanceType],
     attempt: Attempt,
     market: OfferingMarket,
     context: FlowContext,
@@ -281,7 +283,7 @@ def _assign(
     launched, failed = assign_instances(request.claims, free, types, attempt, context, failure=_summary(failures))
     market.count_launched(launched)
     _remember_failures(failures, launched, market, context)
-    record_refusals(failures, types, context)
+    active.refused(failures, types, context)
     if launched:
         return LaunchOutcome(launched=launched, failed=failed)
     throttled = all(failure.kind in _LATER for failure in failures)
@@ -359,7 +361,7 @@ def _summary(failures: Sequence[OfferingFailure]) -> str:
 
 
 def _fail_unless_just_tried(
-    claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], context: FlowContext
+    claims: Sequence[NodeClaim], reason: str, types: Mapping[str, InstanceType], context: FlowContext
 ) -> LaunchOutcome:
     """Nothing can be asked for."""
     if _just_tried(claims, context.clock.now()):
@@ -379,7 +381,12 @@ def _just_tried(claims: Sequence[NodeClaim], now: float) -> bool:
 
 
 def _failed(
-    claims: Sequence[NodeClaim], reason: str, types: dict[str, InstanceType], context: FlowContext, *, broken: str = ""
+    claims: Sequence[NodeClaim],
+    reason: str,
+    types: Mapping[str, InstanceType],
+    context: FlowContext,
+    *,
+    broken: str = "",
 ) -> LaunchOutcome:
     """No instance exists for these claims and none will; their pods are free to be planned again."""
     return LaunchOutcome(failed=fail_claims(claims, reason, types, context), broken=broken)

@@ -8,7 +8,7 @@ the token they always had.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -50,7 +50,7 @@ def orphans(claims: Iterable[NodeClaim], owner: str, now: float) -> list[tuple[N
 def resume(
     claims: Sequence[NodeClaim],
     supply: NodeClassSupply | None,
-    types: dict[str, InstanceType],
+    types: Mapping[str, InstanceType],
     attempt: Attempt,
     market: OfferingMarket,
     context: FlowContext,
@@ -75,7 +75,7 @@ def resume(
 def _resume(
     claims: Sequence[NodeClaim],
     supply: NodeClassSupply | None,
-    types: dict[str, InstanceType],
+    types: Mapping[str, InstanceType],
     attempt: Attempt,
     market: OfferingMarket,
     context: FlowContext,
@@ -117,7 +117,7 @@ def _check_unchanged(claims: Sequence[NodeClaim], known: Sequence[NodeClaim]) ->
 def _launch(
     claims: Sequence[NodeClaim],
     supply: NodeClassSupply | None,
-    types: dict[str, InstanceType],
+    types: Mapping[str, InstanceType],
     attempt: Attempt,
     market: OfferingMarket,
     context: FlowContext,

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from shiplap.errors import ClusterGone, EpochMoved, ShiplapError, StoreError
+from shiplap.errors import ClusterGone, EpochMoved, ShiplapError
 from shiplap.flows import cluster_metrics
 from shiplap.flows.assign_instances import Attempt, name_instances
 from shiplap.flows.context import FlowContext
@@ -22,7 +22,6 @@ from shiplap.flows.live_settings import NO_NODE_POOL
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
 from shiplap.flows.optional.optional_calls import RECORDS
 from shiplap.flows.planning import unproven
-from shiplap.flows.planning.commitment_inputs import note_use, running_use, with_commitments
 from shiplap.flows.planning.decision_inputs import (
     BoundPods,
     DecisionInputs,
@@ -33,12 +32,13 @@ from shiplap.flows.planning.decision_inputs import (
     read_state,
     read_supply,
 )
-from shiplap.flows.planning.dollars import counted_with, with_most_prices
 from shiplap.flows.planning.futile_launches import hold_back, may_be_held
 from shiplap.flows.planning.moves_under_way import plan_without_moves_under_way
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.planning.planned_launches import ClaimOrigin, in_turns, launches, records_of, spec_hashes, with_token
 from shiplap.flows.pod_events import publish_unschedulable
+from shiplap.flows.policies.active import ActivePolicies
+from shiplap.flows.policies.policy import Launches
 from shiplap.flows.schedule.foreign_nodes import learn_from_foreign_nodes
 from shiplap.flows.schedule.launch import LEASE_S, LaunchOutcome, launch
 from shiplap.flows.schedule.launch_trials import dry_run_launches
@@ -53,15 +53,11 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
-from shiplap.scheduling.model.scheduling_plan import BufferState, Plan, Unschedulable
-from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
-from shiplap.scheduling.packing.awake_part import is_asleep
-from shiplap.scheduling.packing.launch_costs import wanted_launches
+from shiplap.scheduling.model.scheduling_plan import BufferState, Plan, Unschedulable, is_asleep
+from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.scheduling.planner import unreadable_pods
 from shiplap.scheduling.supply.templates import may_launch_without_pods
 from shiplap.settings import ClusterSettings
-from shiplap.spending.account_counters import CountChange
-from shiplap.spending.ceilings import WantedLaunch
 
 _LOG = logging.getLogger(__name__)
 
@@ -163,9 +159,10 @@ def _joining_pods(claims: Sequence[NodeClaim]) -> frozenset[str]:
 class _InvocationSupply:
     """What can be bought, looked up when it is first needed and kept for the invocation."""
 
-    def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
+    def __init__(self, settings: ClusterSettings, context: FlowContext, policies: ActivePolicies) -> None:
         self._settings = settings
         self._context = context
+        self._policies = policies
         self._known: LaunchSupply | None = None
         self._others: set[str] = set()
         self._is_fresh = False
@@ -180,7 +177,13 @@ class _InvocationSupply:
     def known(self) -> LaunchSupply:
         """The supply; answers that the process remembers will do. Raises StoreError, AwsThrottled."""
         if self._known is None:
-            self._known = read_supply(self._settings, self._context, fresh=self._is_fresh, others=self._others)
+            self._known = read_supply(
+                self._settings,
+                self._context,
+                fresh=self._is_fresh,
+                others=self._others,
+                policies=self._policies,
+            )
             self.join_timeouts = timeouts(self._known.joins, self._settings.join_timeout_s)
         return self._known
 
@@ -336,7 +339,8 @@ class _Run:
         self._origin = origin
         self._context = context
         self._is_sweep = sweeping
-        self._supply = _InvocationSupply(settings, context)
+        self._policies = ActivePolicies.of(settings, context)
+        self._supply = _InvocationSupply(settings, context, self._policies)
         self._bound_pods = BoundPods(settings.name, context)
         self._results = _Results()
         self._market = OfferingMarket(DecisionState(0))
@@ -357,7 +361,7 @@ class _Run:
             if number == 0 and named and named <= _joining_pods(before[1].claims):
                 return self._report(number, "")
             try:
-                inputs = read_inputs(self._settings, self._context, self._bound_pods, before)
+                inputs = read_inputs(self._settings, self._context, self._bound_pods, before, policies=self._policies)
             except ClusterGone as error:
                 self._context.meter.count("ClustersGone")
                 _LOG.warning("cluster is gone: %s", error, extra={"cluster": self._settings.name})
@@ -369,7 +373,8 @@ class _Run:
                     self._settings.name, inputs.view, inputs.at, self._context.meter, self._settings.claim_rules
                 )
                 self._sweep(inputs)
-                inputs = self._with_renewed_commitment_use(inputs)
+                state = self._policies.renewed(inputs.state, inputs.view.nodes)
+                inputs = msgspec.structs.replace(inputs, state=state)
             done = self._round(inputs)
             if self._results.throttled:
                 return self._report(number + 1, "EC2 asked to slow down")
@@ -377,35 +382,20 @@ class _Run:
                 return self._report(number + 1, "launches are pending" if self._results.pending else "")
         return self._report(MAX_ROUNDS, f"not done after {MAX_ROUNDS} rounds")
 
-    def _with_renewed_commitment_use(self, inputs: DecisionInputs) -> DecisionInputs:
-        """Let other clusters have what nodes of this one use no more; if that fails, the next sweep does."""
-        if self._settings.commitments is None:
-            return inputs
-        try:
-            running = running_use(inputs.view.nodes, inputs.state.claims)
-            use = note_use(self._settings, inputs.state, running, (), self._context)
-        except StoreError as error:
-            self._context.meter.count("CommitmentsNotNoted")
-            _LOG.warning("use of commitments not noted: %s", error, extra={"cluster": self._settings.name})
-            return inputs
-        if use is None:
-            return inputs
-        state = msgspec.structs.replace(inputs.state, commitment_use=use)
-        return msgspec.structs.replace(inputs, state=state)
-
     def _sweep(self, inputs: DecisionInputs | None) -> None:
         """Remind the lifecycle of what it may have missed; pods are planned for whether or not that works."""
         try:
             if inputs is None:
                 sweep(self._settings, (), self._context)
                 return
-            look = cache(lambda: priced_snapshot(self._settings, inputs, self._supply.known(), self._context))
+            look = cache(lambda: self._priced_snapshot(inputs, self._supply.known()))
             self._refused = sweep(
                 self._settings,
                 inputs.view.nodes,
                 self._context,
                 types_for=lambda claim: look().types_for(claim),
                 inputs=inputs,
+                policies=self._policies,
             )
         except ShiplapError as error:
             self._context.meter.count("SweepsIncomplete")
@@ -438,9 +428,6 @@ class _Run:
             for claims in orphaned:
                 self._resume(claims, priced)
             return False
-        priced.snapshot = with_commitments(
-            priced.snapshot, self._settings, supply.commitments, inputs.state, supply.catalog
-        )
         limits = _LaunchLimits(self._settings, self._context, priced, inputs, supply.joins)
         return self._plan_and_launch(priced, limits, inputs)
 
@@ -491,15 +478,18 @@ class _Run:
 
     def _priced(self, inputs: DecisionInputs, supply: LaunchSupply) -> PricedSnapshot:
         """The snapshot to decide on; in the first round, foreign nodes teach their capacity first."""
-        settings = msgspec.structs.replace(self._settings, standalone_claims=self._standalone)
-        priced = priced_snapshot(settings, inputs, supply, self._context)
+        priced = self._priced_snapshot(inputs, supply)
         if self._has_learned:
             return priced
         self._has_learned = True
         catalogs = priced.snapshot.catalogs
         if not learn_from_foreign_nodes(self._settings.name, inputs.view.nodes, catalogs, self._context):
             return priced
-        return priced_snapshot(settings, inputs, supply, self._context)
+        return self._priced_snapshot(inputs, supply)
+
+    def _priced_snapshot(self, inputs: DecisionInputs, supply: LaunchSupply) -> PricedSnapshot:
+        settings = msgspec.structs.replace(self._settings, standalone_claims=self._standalone)
+        return priced_snapshot(settings, inputs, supply, self._context, self._policies)
 
     def _plan_and_launch(self, priced: PricedSnapshot, limits: _LaunchLimits, inputs: DecisionInputs) -> bool:
         """Plan, commit, record and launch; whether nothing is left to plan again."""
@@ -514,10 +504,10 @@ class _Run:
             return True
         now = self._context.clock.now()
         origin = msgspec.structs.replace(self._origin, at=now, spec_hashes=spec_hashes(priced.snapshot))
-        records, wanted = records_of(decision.node_claims, origin), list[WantedLaunch]()
-        if priced.snapshot.spending is not None:
-            wanted = wanted_launches(priced.snapshot, decision.node_claims)
-            records = with_most_prices(records, wanted)
+        launches_now = Launches(
+            decision.node_claims, records_of(decision.node_claims, origin), priced.snapshot, inputs.state
+        )
+        records = self._policies.marked(launches_now).records
         planned = limits.committable(with_objects(records, self._standalone) if self._standalone else records)
         self._unschedulable += limits.unschedulable
         launchable = limits.launchable(self._first(planned), self._market)
@@ -525,9 +515,7 @@ class _Run:
         committed = [claim for claims in groups for claim in claims]
         if not committed:
             return True  # the next sweep asks again: another round now would find the same
-        counted = self._counted(committed, wanted, priced.snapshot, inputs)
-        noted = self._note_commitment_use(committed, priced, inputs)
-        if not noted or not self._commit(committed, priced, counted):
+        if not self._commit(msgspec.structs.replace(launches_now, records=committed)):
             return False
         self._record(priced, decision)
         cluster_metrics.measure_waits(committed, priced.snapshot.view.pods, now, self._context.meter)
@@ -546,31 +534,13 @@ class _Run:
                 msgspec.structs.replace(state, existing=state.existing + state.new, new=0) for state in decision.buffers
             )
 
-    def _counted(
-        self,
-        committed: Sequence[NodeClaim],
-        wanted: Sequence[WantedLaunch],
-        snapshot: Snapshot,
-        inputs: DecisionInputs,
-    ) -> CountChange | None:
-        """What the claims add to the counters of the account, if it has a ceiling in dollars."""
-        if snapshot.spending is None or inputs.spending is None or not self._settings.account_ceilings:
-            return None
-        names = {claim.name for claim in committed}
-        launched = [launch for launch in wanted if launch.name in names]
-        return counted_with(inputs.state, inputs.spending, snapshot.spending, launched, self._context.clock.now())
-
-    def _note_commitment_use(self, claims: Sequence[NodeClaim], priced: PricedSnapshot, inputs: DecisionInputs) -> bool:
-        """Let other clusters know what of commitments these claims will use; False if one of them was first."""
-        if self._settings.commitments is None or not claims:
-            return True
-        running = running_use(priced.snapshot.view.nodes, priced.snapshot.claims)
-        return note_use(self._settings, inputs.state, running, claims, self._context) is not None
-
-    def _commit(self, claims: Sequence[NodeClaim], priced: PricedSnapshot, counted: CountChange | None) -> bool:
+    def _commit(self, launches_now: Launches) -> bool:
         """Write the claims through the epoch; False if another function decided meanwhile."""
+        if not self._policies.may_commit(launches_now):
+            return False
+        epoch, counted = launches_now.snapshot.epoch, self._policies.counted(launches_now)
         try:
-            self._context.state.commit(self._settings.name, priced.snapshot.epoch, claims, counted=counted)
+            self._context.state.commit(self._settings.name, epoch, launches_now.records, counted=counted)
         except EpochMoved as moved:
             self._context.meter.count("EpochsMoved")
             _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})

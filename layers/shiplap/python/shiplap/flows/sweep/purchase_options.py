@@ -9,16 +9,16 @@ comes first: the Node follows whatever its claim says, in this sweep or a later 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from shiplap.errors import ConditionFailed, ObjectConflict, ObjectNotFound
 from shiplap.flows.assign_instances import offering_of
 from shiplap.flows.claim_updates import GRACE_S, facts, pool_of
-from shiplap.flows.context import FlowContext
+from shiplap.flows.context import FlowContext, TypesFor
 from shiplap.flows.lifecycle.registration import is_registered, update_node
-from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.requirements import Requirements
@@ -32,7 +32,6 @@ _RESERVATION_LABELS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RE
 _CHANGEABLE = frozenset({labels.ON_DEMAND, labels.RESERVED})
 _IN_USE = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
 
-TypesFor = Callable[[NodeClaim], Mapping[str, InstanceType]]
 """What a claim's EC2NodeClass sells as its NodePool sees it, by name."""
 
 

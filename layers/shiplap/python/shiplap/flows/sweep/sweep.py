@@ -9,8 +9,7 @@ from typing import TypeVar
 from shiplap.errors import AwsError
 from shiplap.flows.assign_instances import name_instances
 from shiplap.flows.claim_updates import CORDON, DRAIN, GARBAGE, GRACE_S, InstanceOwners, explores, renew_pilot
-from shiplap.flows.context import FlowContext
-from shiplap.flows.evidence.spot_notes import count_day
+from shiplap.flows.context import FlowContext, TypesFor
 from shiplap.flows.learn import instance_of
 from shiplap.flows.lifecycle.drain import is_cordoned
 from shiplap.flows.lifecycle.pod_placement import NONE, withdraw
@@ -18,10 +17,11 @@ from shiplap.flows.optional.optional_calls import LAUNCH_TEMPLATES
 from shiplap.flows.planning.decision_inputs import DecisionInputs
 from shiplap.flows.planning.futile_launches import record_refusals
 from shiplap.flows.planning.unproven import record_kinds
+from shiplap.flows.policies.active import NO_POLICIES, ActivePolicies
+from shiplap.flows.policies.policy import SweptFacts
 from shiplap.flows.sweep.capacity_blocks import replace_in_ending_blocks
 from shiplap.flows.sweep.instance_network import correct_network
-from shiplap.flows.sweep.ledger_posting import keep_ledger
-from shiplap.flows.sweep.purchase_options import TypesFor, update_purchase_options
+from shiplap.flows.sweep.purchase_options import update_purchase_options
 from shiplap.flows.sweep.repair import repair_nodes
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
@@ -53,7 +53,9 @@ class _SweptCluster:
         context: FlowContext,
         types_for: TypesFor | None,
         inputs: DecisionInputs | None,
+        policies: ActivePolicies,
     ) -> None:
+        self.policies = policies
         self.settings, self.name, self.context = settings, settings.name, context
         self.types_for, self.inputs = types_for, inputs
         self.now = context.clock.now()
@@ -71,6 +73,7 @@ def sweep(
     *,
     types_for: TypesFor | None = None,
     inputs: DecisionInputs | None = None,
+    policies: ActivePolicies = NO_POLICIES,
 ) -> Mapping[str, Refusals]:
     """Do all of `CHORES` for a cluster, in their order.
 
@@ -80,6 +83,7 @@ def sweep(
         context: the ports.
         types_for: the instance types sold to a claim, asked for only where they matter; None when the cluster is gone.
         inputs: what a decision reads of the cluster; None when it is gone.
+        policies: those of the cluster, with what they have read.
 
     Returns:
         Pods that do not run on nodes of theirs, as is known then. Of claims nothing: the lifecycle function reads them
@@ -88,7 +92,7 @@ def sweep(
     Raises:
         StoreError, AwsError, ClusterError: a chore failed; the rest are done by the next sweep.
     """
-    cluster = _SweptCluster(settings, nodes, context, types_for, inputs)
+    cluster = _SweptCluster(settings, nodes, context, types_for, inputs, policies)
     for chore in CHORES:
         if not (settings.suspended and chore in _ENDING_NODES):
             chore(cluster)
@@ -249,16 +253,12 @@ def record_pods_refused(cluster: _SweptCluster) -> None:
         cluster.refusals = record_refusals(cluster.name, claims, inputs.view, inputs.state, cluster.context)
 
 
-def post_spending(cluster: _SweptCluster) -> None:
-    """Post what the last hours cost, and make the account's counters true."""
-    if cluster.inputs is not None and cluster.settings.has_ceilings:
-        keep_ledger(cluster.settings, cluster.inputs, cluster.types_for, cluster.context)
-
-
-def count_spot_hours(cluster: _SweptCluster) -> None:
-    """Add what spot nodes lived yesterday to the evidence about spot."""
-    if cluster.context.spot_evidence is not None:
-        count_day(cluster.claims.values(), cluster.name, cluster.context)
+def sweep_of_policies(cluster: _SweptCluster) -> None:
+    """Do the chores of optional features."""
+    if cluster.inputs is not None:
+        inputs = cluster.inputs
+        claims = tuple(cluster.claims.values())
+        cluster.policies.sweep(SweptFacts(inputs.state, inputs.view, claims, cluster.types_for))
 
 
 CHORES: tuple[Callable[[_SweptCluster], None], ...] = (
@@ -274,8 +274,7 @@ CHORES: tuple[Callable[[_SweptCluster], None], ...] = (
     withdraw_nominations,
     record_proven_pods,
     record_pods_refused,
-    post_spending,
-    count_spot_hours,
+    sweep_of_policies,
 )
 """What a sweep does, in this order. Timers come before what may fail for one kind of objects."""
 

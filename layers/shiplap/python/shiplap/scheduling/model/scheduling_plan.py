@@ -7,7 +7,6 @@ import msgspec
 from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import PodReference, PreferredSpot
-from shiplap.spot_risk.safer_offerings import RiskOfLaunch
 
 MOST_WORDS = 8_000
 """Characters of a reason: fifty NodePools have room to say theirs. What users name things is not bounded by much."""
@@ -30,6 +29,36 @@ class LaunchChoice(_Part, frozen=True):
     capacity_type: str
     price: float
     reservation_id: str = ""
+
+
+class OfferingRisk(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One offering as `type/zone`: price and premium in millionths of a dollar per hour, interruptions per million
+    node-hours, and the mean of the latter over its list.
+    """
+
+    offering: str
+    price_micros: int
+    premium_micros: int
+    interruptions_per_million: int
+    mean_of_list: int = 0
+
+
+class RiskOfLaunch(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What the risk of spot means for one launch, as it is recorded.
+
+    `listed` counts the spot offerings of its list, `left_out` those that are not asked for. `as_is` is the cheapest
+    offering of the list, `preferred` the cheapest of what is left, by price and premium. `observed`: the launch asks
+    for the whole list all the same. `offerings` are what is left, as `type/zone`, sorted; empty where that is all.
+    `bounded` are those of them that an avoided offering is cheaper than.
+    """
+
+    listed: int
+    as_is: OfferingRisk
+    preferred: OfferingRisk
+    left_out: int = 0
+    observed: bool = False
+    offerings: tuple[str, ...] = ()
+    bounded: tuple[str, ...] = ()
 
 
 class PlannedClaim(_Part, frozen=True, kw_only=True):
@@ -84,6 +113,15 @@ class Unschedulable(_Part, frozen=True):
     pod: PodReference
     message: str
     nearest: NearestMiss | None = None
+
+
+SLEEPS = "sleeps: "
+"""How the message of a pod begins that waits because it sleeps."""
+
+
+def is_asleep(entry: Unschedulable) -> bool:
+    """True for a pod of a plan that waits because it sleeps: nothing is wrong with it."""
+    return entry.message.startswith(SLEEPS)
 
 
 class BufferState(_Part, frozen=True):

@@ -5,13 +5,13 @@ A snapshot is plain data and encodes with msgspec. `scheduling.planner.plan(snap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.commitments.commitment_ledger import CommitmentRoom
 from shiplap.instances.catalog.resolved_nodeclass import SelectedResources
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod, TopologySpreadConstraint
@@ -33,11 +33,14 @@ from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.standalone_claims import StandaloneClaim
-from shiplap.sleep.sleep_state import SleepState
-from shiplap.spending.ceilings import SpendingView
-from shiplap.spot_risk.safer_offerings import SpotRiskInputs
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 
 Answer = TypeVar("Answer")
+Input = TypeVar("Input", bound="PolicyInput")
+
+Pricing = Callable[[InstanceType, str, float], float]
+"""From an instance type, a zone and the list price of its on-demand offering there to the price it is compared by; both
+in USD per hour."""
 
 
 class NodeClassCatalog(msgspec.Struct, frozen=True):
@@ -132,8 +135,57 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         return self.of_pods(_by_node)
 
 
+class PlanStage(IntEnum):
+    """The order in which policies take part in a plan: each stage plans within the stages before it."""
+
+    PODS = 1
+    """Decides which pods are planned for at all."""
+    ADMISSION = 2
+    """Decides which planned claims may be launched."""
+    PRICES = 3
+    """Decides at which prices offerings are compared."""
+    LAUNCHES = 4
+    """Decides what is asked of EC2 for the claims of a plan."""
+
+
+class PolicyInput(msgspec.Struct, frozen=True):
+    """What one optional feature knows of a decision, and the places at which the decision asks it.
+
+    A subclass holds plain data in one field, and overrides the methods of its `stage`. Each method that is not
+    overridden changes nothing. Records hold the data under the name `recorded_as`.
+    """
+
+    stage: ClassVar[PlanStage]
+    recorded_as: ClassVar[str]
+
+    @property
+    def recorded(self) -> Any:
+        """The data of the input, as records hold it."""
+        return getattr(self, self.__struct_fields__[0])
+
+    def plan(self, snapshot: Snapshot, decide: Callable[[Snapshot], Plan]) -> Plan:
+        """Plan a snapshot by means of `decide`, which plans as all later stages do. Raises as `planner.plan`."""
+        return decide(snapshot)
+
+    def pricing(self) -> Pricing | None:
+        """Return how on-demand offerings are priced when they are compared; None if their list prices count."""
+        return None
+
+    def marked(self, claims: Sequence[PlannedClaim], snapshot: Snapshot) -> Sequence[PlannedClaim]:
+        """Return the claims of a plan with what the policy asks of their launches."""
+        return claims
+
+    def admit(self: Input, claims: Sequence[PlannedClaim], snapshot: Snapshot) -> tuple[str, Input]:
+        """Return why claims may not be launched in the place of nodes, or nothing, and the input behind them."""
+        return "", self
+
+    def behind(self: Input, claims: Sequence[PlannedClaim]) -> Input:
+        """Return the input of a later decision, which finds these claims in flight."""
+        return self
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One decision's world. `now` is epoch seconds; `claims` are those in flight or leaving.
+    """All inputs of one scheduling decision. `now` is epoch seconds; `claims` are those in flight or leaving.
 
     `catalogs` already leave out offerings that are unavailable now (their `available` is false). `missed_pods` are the
     uids of pods whose node turned out too small: they are planned with learned or careful capacity only.
@@ -141,10 +193,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `closed_claims` are names of claims that take no more pods: their allocatable is what those request that they have.
     `piloted` holds `ami/instance type#kubelet hash` keys that another claim in flight is exploring.
     `standalone_claims` are NodeClaims that users wrote and that nothing was launched for yet, sorted by name.
-    `commitments` is what new nodes may use of Savings Plans and Reserved Instances, None if none are counted on.
-    `sleep` is what sleeps now, None where nothing may.
-    `spending` is None unless there are ceilings in dollars.
-    `spot_risk` is None where `spotRisk` is off.
+    `policies` are the inputs of the optional features that are on, at most one of each kind, by their stage.
     `domain_pools` are the NodePools whose domains count for topology constraints where `manifests` has them with less
     room, such as what ceilings leave; without any, those of `manifests` count.
     """
@@ -162,11 +211,25 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     epoch: int = 0
     install: str = ""
     standalone_claims: tuple[StandaloneClaim, ...] = ()
-    commitments: CommitmentRoom | None = None
-    sleep: SleepState | None = None
-    spending: SpendingView | None = None
-    spot_risk: SpotRiskInputs | None = None
+    policies: tuple[PolicyInput, ...] = ()
     domain_pools: tuple[NodePool, ...] = ()
+
+    def policy(self, kind: type[Input]) -> Input | None:
+        """Return the input of one kind, None where that feature is off."""
+        return next((item for item in self.policies if isinstance(item, kind)), None)
+
+    def with_policy(self, changed: PolicyInput) -> Snapshot:
+        """Return the snapshot with this input in the place of the one of its kind."""
+        rest = (item for item in self.policies if type(item) is not type(changed))
+        return replace(self, policies=tuple(sorted((*rest, changed), key=lambda item: item.stage)))
+
+    def without_policy(self, kind: type[PolicyInput]) -> Snapshot:
+        """Return the snapshot as if a feature were off."""
+        return replace(self, policies=tuple(item for item in self.policies if not isinstance(item, kind)))
+
+    def without_stage(self, stage: PlanStage) -> Snapshot:
+        """Return the snapshot as if all features of one stage were off."""
+        return replace(self, policies=tuple(item for item in self.policies if item.stage is not stage))
 
 
 def _answered(known: dict[object, Any], question: Callable[[ClusterView], Answer], view: ClusterView) -> Answer:

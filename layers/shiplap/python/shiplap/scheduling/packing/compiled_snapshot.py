@@ -20,7 +20,7 @@ from shiplap.scheduling.model.pod_volumes import ATTACHED, PodVolumes, UnusableV
 from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.model.topology_constraints import DefaultSpread, Terms, keeps_away
-from shiplap.scheduling.packing.planned_resources import axis_of
+from shiplap.scheduling.packing.planned_resources import axis_of, outside_of
 from shiplap.scheduling.supply.charges import limits_of_pools
 from shiplap.scheduling.supply.claim_groups import ClaimGroups
 from shiplap.scheduling.supply.daemon_terms import DaemonTerms, daemon_terms
@@ -112,7 +112,14 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
         virtual = classes.group((pod for buffer in buffers for pod in buffer.pods), terms=terms)
         for pod_class in virtual:
             pod_class.index += len(pod_classes)
-    axis = axis_of([*pod_classes, *virtual], daemons, pools, resources, snapshot)
+    axis = axis_of(
+        frozenset(resources).union(*(pod_class.requests for pod_class in (*pod_classes, *virtual))),
+        daemons,
+        pools,
+        snapshot,
+    )
+    for pod_class in (*pod_classes, *virtual):
+        pod_class.problem = pod_class.problem or outside_of(axis, pod_class.requests)
     catalogues = catalogues_of(snapshot, pools, axis)
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
     if storage is not None:

@@ -7,11 +7,10 @@ of resources, so names that no instance type has make room first, then names tha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.shiplap_annotations import price_rules
-from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.pod_volumes import ATTACHED
 from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -22,34 +21,27 @@ MOST_RESOURCES = 128
 """Columns of a decision. EC2's instance types have 15 resources, device plugins of real clusters add a few."""
 
 
-def axis_of(
-    pod_classes: Sequence[PodClass],
-    daemons: Iterable[Daemon],
-    pools: Iterable[NodePool],
-    resources: Collection[str],
-    snapshot: Snapshot,
-) -> Axis:
-    """The axis of a decision. A class that asks for a resource outside it cannot be planned, and gets that problem."""
-    names = set(resources)
-    for pod_class in pod_classes:
-        names.update(pod_class.requests)
+def axis_of(names: Collection[str], daemons: Iterable[Daemon], pools: Iterable[NodePool], snapshot: Snapshot) -> Axis:
+    """The axis of a decision for these names, which pods request, and those of DaemonSets and limits."""
+    wanted = set(names)
     for daemon in daemons:
-        names.update(daemon.requests)
+        wanted.update(daemon.requests)
     for pool in pools:
-        names.update(pool.spec.limits)
-        names.update(price_limits(price_rules(pool)))
-    names -= {NODES}
-    if len(names) <= MOST_RESOURCES:
-        return Axis(names)
-    axis = Axis(_most_offered(names, snapshot))
-    known = frozenset(axis.names)
-    for pod_class in pod_classes:
-        if not pod_class.problem and (outside := pod_class.requests.keys() - known):
-            pod_class.problem = (
-                f"asks for {min(outside)}: no instance type has it, and pods, DaemonSets and limits of the cluster "
-                f"name more than {MOST_RESOURCES} resources"
-            )
-    return axis
+        wanted.update(pool.spec.limits)
+        wanted.update(price_limits(price_rules(pool)))
+    wanted -= {NODES}
+    return Axis(wanted if len(wanted) <= MOST_RESOURCES else _most_offered(wanted, snapshot))
+
+
+def outside_of(axis: Axis, requests: Collection[str]) -> str:
+    """Why requests for these resources cannot be planned, or nothing."""
+    outside = set(requests) - {NODES, *axis.names}
+    if not outside:
+        return ""
+    return (
+        f"asks for {min(outside)}: no instance type has it, and pods, DaemonSets and limits of the cluster "
+        f"name more than {MOST_RESOURCES} resources"
+    )
 
 
 def _most_offered(names: Collection[str], snapshot: Snapshot) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from shiplap.instances.offerings.instance_rates import micros_of, rate_of, unknown_rate, unknown_rate_of
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node
@@ -16,7 +17,6 @@ from shiplap.scheduling.model.resources import Axis, Ints
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS, PoolLimits
 from shiplap.scheduling.supply.templates import may_be_spot
-from shiplap.spending.ledger import micros_of, rate_of, unknown_rate, unknown_rate_of
 
 
 def limits_of_pools(

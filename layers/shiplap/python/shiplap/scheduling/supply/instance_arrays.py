@@ -11,16 +11,16 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering, pilot_key
+from shiplap.instances.offerings.instance_rates import unknown_rate_of
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import ACCELERATORS
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.scheduling.model.pod_volumes import ATTACHED
 from shiplap.scheduling.model.resources import Axis, Bools, Floats, Ints
+from shiplap.scheduling.model.snapshot import Pricing
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS
-from shiplap.spending.ledger import unknown_rate_of
 
 _RESERVATION_KEYS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
 _CELL_KEYS = (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, *_RESERVATION_KEYS)
@@ -52,7 +52,7 @@ class TypeTable:
     one claim may. Arrays over rows: `row_type`, `row_estimate`, `allocatable` [rows, resources]; over types: `capacity`
     [types, resources], which limits are charged with. `capacity_types` and `reservations` name the columns of `prices`
     and `sold` [types, zones, columns]; `units` is what each reservation has left. `listed` [types, zones, columns] are
-    the prices that are paid, `prices` those that offerings are compared by: what commitments pay counts less there.
+    the prices that are paid, `prices` those that offerings are compared by, which policies may lower.
     """
 
     def __init__(
@@ -141,17 +141,14 @@ class TypeTable:
                     self.zone_ids[offering.zone] = offering.zone_id
         self.listed = self.prices
 
-    def price_commitments(self, room: CommitmentRoom) -> None:
-        """Compare on-demand offerings by what one more instance would cost while `room` is left of commitments."""
-        ledger = CommitmentLedger(room)
+    def price_on_demand(self, pricing: Pricing) -> None:
+        """Compare on-demand offerings by these prices, where they are below the listed ones."""
         columns = [column for column, kind in enumerate(self.capacity_types) if kind == labels.ON_DEMAND]
         self.prices = self.listed.copy()
         for place, zone, number in np.argwhere(np.isfinite(self.listed[:, :, columns])).tolist():
-            if is_linux(self.types[place]):
-                price = float(self.listed[place, zone, columns[number]])
-                cover = ledger.quote(self.names[place], self.zones[zone], round(price * MICROS))
-                weighed = (cover.uncovered + cover.weighed) / MICROS
-                self.prices[place, zone, columns[number]] = min(weighed, price)
+            listed = float(self.listed[place, zone, columns[number]])
+            compared = pricing(self.types[place], self.zones[zone], listed)
+            self.prices[place, zone, columns[number]] = min(compared, listed)
 
     def for_another_decision(self) -> TypeTable:
         """The same catalogue; what a decision charges and what it asks remain with that decision."""
@@ -371,12 +368,6 @@ class TypeTable:
             np.bool_,
         )
         return zone_ok[None, :, None] & kind_ok[None, None, :]
-
-
-def is_linux(instance_type: InstanceType) -> bool:
-    """Whether nodes of a type run Linux: Savings Plans and Reserved Instances for it do not cover others."""
-    system = next((entry for entry in instance_type.requirements if entry.key == labels.OS), None)
-    return system is None or system.has("linux")
 
 
 def is_exotic(instance_type: InstanceType) -> bool:

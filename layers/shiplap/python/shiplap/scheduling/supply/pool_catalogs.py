@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from shiplap.instances.catalog.memory_probes import apply as with_stated_memory
 from shiplap.instances.catalog.memory_probes import probes
-from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.custom_resources import NodeOverlay, NodePool
 from shiplap.manifests.shiplap_annotations import PriceRules, price_rules
@@ -56,17 +57,23 @@ def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> 
                 table.charge_prices(Requirements.of(pool.spec.template.spec.requirements))
             if rules.min_on_demand_vcpus:
                 table.charge_spot()
-            if snapshot.commitments is not None and not rules.on_demand_discount:  # a discount says what is paid
-                table.price_commitments(snapshot.commitments)
+            if not rules.on_demand_discount:  # a discount says what is paid
+                _price(table, snapshot)
             result[pool.metadata.name] = PoolCatalog(table, not_ready)
             continue
         if name not in shared:
             table = _table(catalog.instance_types, snapshot, axis)
-            if snapshot.commitments is not None:
-                table.price_commitments(snapshot.commitments)
+            _price(table, snapshot)
             shared[name] = PoolCatalog(table, not_ready)
         result[pool.metadata.name] = shared[name]
     return result
+
+
+def _price(table: TypeTable, snapshot: Snapshot) -> None:
+    """Let the policies of a decision price on-demand offerings."""
+    for policy in snapshot.policies:
+        if (pricing := policy.pricing()) is not None:
+            table.price_on_demand(pricing)
 
 
 def as_seen_by(
@@ -89,6 +96,40 @@ def as_seen_by(
 
         types = overlays.with_price_rules(types, rules)
     return types
+
+
+class SoldTypes:
+    """The instance types that each NodePool of a snapshot sees of an EC2NodeClass, computed once for each pair."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._pools = {pool.metadata.name: pool for pool in snapshot.manifests.node_pools}
+        self._sold = {catalog.node_class: catalog.instance_types for catalog in snapshot.catalogs}
+        self._seen: dict[tuple[str, str], Mapping[str, InstanceType]] = {}
+
+    def of(self, node_class: str, node_pool: str) -> Mapping[str, InstanceType]:
+        """Return by name what is sold now; without such a NodePool, as nobody in particular sees it."""
+        key = (node_class, node_pool)
+        if key not in self._seen:
+            self._seen[key] = self.seen_by(node_pool, self._sold.get(node_class, ()))
+        return self._seen[key]
+
+    def seen_by(self, node_pool: str, types: Sequence[InstanceType]) -> dict[str, InstanceType]:
+        """Return these types by name as a NodePool sees them."""
+        pool = self._pools.get(node_pool)
+        seen = types if pool is None else as_seen_by(pool, types, accepted_overlays(self._snapshot))
+        return {instance_type.name: instance_type for instance_type in seen}
+
+
+def meets(offering: Offering, wanted: Requirements) -> bool:
+    """True if the requirements of a claim allow an offering."""
+    facts = {
+        labels.ZONE: offering.zone,
+        labels.CAPACITY_TYPE: offering.capacity_type,
+        labels.ZONE_ID: offering.zone_id,
+        **offering.reservation_labels,
+    }
+    return all(wanted[key].has(value) for key, value in facts.items() if value and key in wanted)
 
 
 def accepted_overlays(snapshot: Snapshot) -> tuple[NodeOverlay, ...]:

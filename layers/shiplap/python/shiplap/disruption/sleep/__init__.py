@@ -1,1 +1,0 @@
-"""Which nodes leave because their pods sleep."""

@@ -1,1 +1,0 @@
-"""What flows note down about spot for the decisions of later."""

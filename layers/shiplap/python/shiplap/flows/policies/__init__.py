@@ -1,0 +1,1 @@
+"""The effects of policies: what each reads, writes, observes and says."""

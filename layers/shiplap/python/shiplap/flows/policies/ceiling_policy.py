@@ -1,0 +1,77 @@
+"""Ceilings in dollars within flows: spending is read with each decision, and counted with what is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shiplap.flows.context import FlowContext
+from shiplap.flows.policies.ceiling_inputs import counted_with, read_spending, view_of_spending, with_most_prices
+from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy, SweptFacts
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.policies.ceilings.account_counters import CountChange
+from shiplap.policies.ceilings.ceiling_use import (
+    ClusterSpending,
+)
+from shiplap.policies.ceilings.ceilings import CeilingMode, WantedLaunch
+from shiplap.ports import DecisionState
+from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput
+from shiplap.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from shiplap.policies.ceilings.ceiling_input import CeilingInput
+
+
+class CeilingPolicy(Policy):
+    """Ceilings in dollars: spending is read with each decision, and what is launched is counted with its claims."""
+
+    def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
+        super().__init__(settings, context)
+        self._spending: ClusterSpending | None = None
+
+    def read(self, state: DecisionState, now: float) -> None:
+        """Read what the cluster spends."""
+        self._spending = read_spending(self.settings, state, self.context.state, now)
+
+    def planning_input(self, facts: DecisionFacts) -> CeilingInput | None:
+        """Return the ceilings, and how much of each is used."""
+        if self._spending is None:
+            return None
+        from shiplap.policies.ceilings.ceiling_input import CeilingInput  # noqa: PLC0415 - only what decides needs the planner
+
+        return CeilingInput(view_of_spending(self.settings, facts.state, self._spending))
+
+    def disruption_policies(self, policies: tuple[PolicyInput, ...]) -> tuple[PolicyInput, ...]:
+        """Leave out ceilings that refuse no replacement: decisions would change with each minute for nothing."""
+        if any(
+            ceiling.mode is CeilingMode.STOP for ceiling in (*self.settings.ceilings, *self.settings.account_ceilings)
+        ):
+            return policies
+        return tuple(item for item in policies if item.stage is not PlanStage.ADMISSION)
+
+    def marked(self, launches: Launches) -> Sequence[NodeClaim]:
+        """Return the claims with the most that each may cost, which bounds what it is launched as."""
+        return with_most_prices(launches.records, self._wanted(launches))
+
+    def counted(self, launches: Launches) -> CountChange | None:
+        """Return what the claims add to the counters of the account, if it has a ceiling."""
+        if self._spending is None or not self.settings.account_ceilings:
+            return None
+        view = view_of_spending(self.settings, launches.state, self._spending)
+        names = {claim.name for claim in launches.records}
+        wanted = [item for item in self._wanted(launches) if item.name in names]
+        return counted_with(launches.state, self._spending, view, wanted, self.context.clock.now())
+
+    def _wanted(self, launches: Launches) -> list[WantedLaunch]:
+        if self._spending is None:
+            return []
+        from shiplap.policies.ceilings.launch_costs import wanted_launches  # noqa: PLC0415 - as above
+
+        view = view_of_spending(self.settings, launches.state, self._spending)
+        return wanted_launches(launches.snapshot, view, launches.planned, replaces=launches.replaces)
+
+    def sweep(self, facts: SweptFacts) -> None:
+        """Post what the last hours cost, and make the account's counters true."""
+        from shiplap.flows.policies.ledger_posting import keep_ledger  # noqa: PLC0415 - only sweeps post
+
+        keep_ledger(self.settings, facts, self._spending, self.context)

@@ -1,0 +1,79 @@
+"""Commitments within flows: they are looked up, and who uses them is shared among clusters by notes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shiplap.errors import StoreError
+from shiplap.flows.context import FlowContext
+from shiplap.flows.policies.commitment_inputs import (
+    commitment_room,
+    note_use,
+    read_commitments,
+    running_use,
+    used_commitments,
+)
+from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy
+from shiplap.kubernetes.objects import Node
+from shiplap.policies.commitments.account_commitments import AccountCommitments
+from shiplap.ports import DecisionState
+from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput
+from shiplap.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from shiplap.policies.commitments.commitment_input import CommitmentInput, CommitmentsInUse
+
+_LOG = logging.getLogger(__name__)
+
+
+class CommitmentPolicy(Policy):
+    """Savings Plans and Reserved Instances: looked up once per invocation, and shared with other clusters by notes."""
+
+    def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
+        super().__init__(settings, context)
+        self._known: AccountCommitments | None = None
+
+    def look_up(self) -> None:
+        """Read the account's commitments."""
+        self._known = read_commitments(self.settings, self.context)
+
+    def planning_input(self, facts: DecisionFacts) -> CommitmentInput | None:
+        """Return what new nodes may use."""
+        if self.settings.commitments is None:
+            return None
+        from shiplap.policies.commitments.commitment_input import CommitmentInput  # noqa: PLC0415 - only what decides needs the planner
+
+        return CommitmentInput(commitment_room(self.settings.commitments, self._known, self.settings.name, facts))
+
+    def disruption_policies(self, policies: tuple[PolicyInput, ...]) -> tuple[PolicyInput, ...]:
+        """Leave out what new nodes may use: replacements are planned at list prices."""
+        return tuple(item for item in policies if item.stage is not PlanStage.PRICES)
+
+    def disruption_input(self, facts: DecisionFacts) -> CommitmentsInUse | None:
+        """Return the commitments and who uses them."""
+        if self.settings.commitments is None:
+            return None
+        from shiplap.policies.commitments.commitment_input import CommitmentsInUse  # noqa: PLC0415 - as above
+
+        return CommitmentsInUse(used_commitments(self.settings.commitments, self._known, self.settings.name, facts))
+
+    def may_commit(self, launches: Launches) -> bool:
+        """Let other clusters know what of commitments these claims will use; False if one of them was first."""
+        if not launches.records:
+            return True
+        running = running_use(launches.snapshot.view.nodes, launches.snapshot.claims)
+        return note_use(self.settings, launches.state, running, launches.records, self.context) is not None
+
+    def renewed(self, state: DecisionState, nodes: Sequence[Node]) -> DecisionState:
+        """Let other clusters have what nodes of this one use no more; if that fails, the next sweep does."""
+        try:
+            use = note_use(self.settings, state, running_use(nodes, state.claims), (), self.context)
+        except StoreError as error:
+            self.context.meter.count("CommitmentsNotNoted")
+            _LOG.warning("use of commitments not noted: %s", error, extra={"cluster": self.settings.name})
+            return state
+        return state if use is None else replace(state, commitment_use=use)

@@ -1,0 +1,1 @@
+"""Ceilings in dollars, and the ledger of what a cluster spends. See docs/ceilings.md."""

@@ -1,0 +1,373 @@
+"""A plan within ceilings in dollars: claims that no ceiling lets pass are left out, and their pods say which one.
+
+Pods of a claim that is left out are planned again, on nodes that cost no more than what is left of their ceilings: the
+claims that passed hold their pods meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.selectors import matches
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.manifests.shiplap_annotations import MAX_NODE_PRICE, MICROS
+from shiplap.policies.ceilings.ceilings import (
+    CeilingMode,
+    SpendingView,
+    Standing,
+    admit,
+    short_ceilings,
+)
+from shiplap.policies.ceilings.launch_costs import LaunchCosts
+from shiplap.scheduling.model.scheduling_plan import (
+    BufferState,
+    LaunchChoice,
+    Placement,
+    Plan,
+    PlannedClaim,
+    StaticPool,
+    Unschedulable,
+)
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.held_claims import holding, still_held, together
+from shiplap.scheduling.supply.templates import usable_pools
+
+_MOST_PLANS = 8
+"""Plans of smaller nodes. Each has about half the room of the one before."""
+
+_MOST_WITHOUT_COMPANY = 4
+"""Plans without pods that have no node, for those that require their company or spread beside them."""
+
+_MOST_COMPARED = 100_000
+"""Constraints and labels that are compared for that: some 50 ms."""
+
+
+def within_ceilings(snapshot: Snapshot, view: SpendingView, decided: Plan, again: Callable[[Snapshot], Plan]) -> Plan:
+    """The plan without what ceilings refuse, with smaller or cheaper nodes for its pods where these fit.
+
+    `again` plans a snapshot regardless of ceilings.
+    """
+    launches = LaunchCosts(snapshot, view)
+    first = _bounded(decided, view, launches)
+    if not first.reasons:
+        return _shortened(first.plan, first.lists, launches)
+    search = _SmallerNodes(snapshot, view, launches, again)
+    best = search.search(first, decided)
+    told = _told(best, first, decided, launches, search.reasons_beside(best))
+    for _ in range(_MOST_WITHOUT_COMPANY):
+        left = frozenset(entry.pod.key for entry in told.unschedulable)
+        if not _relies_on(left, told, snapshot.view.pods):
+            break
+        made = again(_without_pods(snapshot, left))
+        best = _bounded(made, view, launches)
+        now = _told(best, best, made, launches, {})
+        waiting = tuple(sorted((*told.unschedulable, *now.unschedulable), key=lambda entry: entry.pod))
+        told = replace(now, unschedulable=waiting, stats=told.stats, unsettled=told.unsettled or now.unsettled)
+        if not best.reasons:
+            break
+    return _shortened(told, best.lists, launches)
+
+
+def _relies_on(left: Collection[str], told: Plan, pods: Sequence[Pod]) -> bool:
+    """True if a pod with a node requires the company of pods that have none, or spreads beside them.
+
+    Pods of equal constraints are asked for once, and about pods of equal labels once. It is also true once there are
+    too many to compare.
+    """
+    served = _served(told)
+    kinds = {_kind(pod): pod for pod in pods if pod.key in served and _is_topological(pod)}
+    missing = {_labels(pod): pod for pod in pods if pod.key in left}
+    if len(kinds) * len(missing) > _MOST_COMPARED:
+        return True
+    return any(_is_about(pod, other) for pod in kinds.values() for other in missing.values())
+
+
+def _is_topological(pod: Pod) -> bool:
+    affinity = pod.spec.affinity
+    return bool(pod.spec.topology_spread_constraints) or (affinity is not None and affinity.pod_affinity is not None)
+
+
+def _kind(pod: Pod) -> bytes:
+    return msgspec.msgpack.encode((pod.metadata.namespace, pod.spec.affinity, pod.spec.topology_spread_constraints))
+
+
+def _labels(pod: Pod) -> tuple[str, frozenset[tuple[str, str]]]:
+    return pod.metadata.namespace, frozenset(pod.metadata.labels.items())
+
+
+def _is_about(pod: Pod, other: Pod) -> bool:
+    """True if another pod counts for a required affinity term or spread of this one, wherever it is."""
+    affinity = pod.spec.affinity.pod_affinity if pod.spec.affinity is not None else None
+    if any(matches(term.label_selector, other.metadata.labels) for term in (affinity.required if affinity else ())):
+        return True
+    return pod.metadata.namespace == other.metadata.namespace and any(
+        spread.when_unsatisfiable == "DoNotSchedule" and matches(spread.label_selector, other.metadata.labels)
+        for spread in pod.spec.topology_spread_constraints
+    )
+
+
+def _served(plan: Plan) -> frozenset[str]:
+    parts: tuple[PlannedClaim | Placement, ...] = (*plan.node_claims, *plan.existing_nodes)
+    return frozenset(pod.key for part in parts for pod in part.pods)
+
+
+def _without_pods(snapshot: Snapshot, left: Collection[str]) -> Snapshot:
+    pods = tuple(pod for pod in snapshot.view.pods if pod.key not in left)
+    return replace(snapshot, view=replace(snapshot.view, pods=pods))
+
+
+class _Bounded(msgspec.Struct, frozen=True):
+    """The admitted part of a plan, and why other claims are refused, by their name.
+
+    `lists` are the types for which short ceilings have room, by claim. `after` is what the plan leaves of the ceilings
+    if each claim becomes the cheapest type on its list.
+    """
+
+    plan: Plan
+    lists: Mapping[str, Collection[str]]
+    after: SpendingView
+    reasons: Mapping[str, str]
+
+    @property
+    def served(self) -> frozenset[str]:
+        """The pods that have a node in the plan, by `namespace/name`."""
+        return _served(self.plan)
+
+
+def _bounded(plan: Plan, view: SpendingView, launches: LaunchCosts) -> _Bounded:
+    wanted = launches.wanted(plan.node_claims)
+    verdicts = admit(view, wanted)
+    passed = {launch.name: launch.instance_types for launch in verdicts.admitted}
+    kept = [claim for claim in plan.node_claims if claim.name in passed]
+    short = short_ceilings(view, wanted)
+    bound = [claim.name for claim in kept if any(ceiling.bounds(claim.node_pool) for ceiling in short)]
+    lists = {name: passed[name] for name in bound}
+    return _Bounded(_with_claims(plan, kept), lists, verdicts.at_least, verdicts.refused)
+
+
+class _SmallerNodes:
+    """Looks for nodes that fit below ceilings, for pods whose nodes do not.
+
+    Pods that ceilings regard alike are planned together, those that may have most first: so important pods do not lose
+    a node because others would share it. A plan is taken if it serves more of them; nodes that are admitted go only if
+    ceilings have less room for them once the important ones are there. So the search ends.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, view: SpendingView, launches: LaunchCosts, again: Callable[[Snapshot], Plan]
+    ) -> None:
+        self._snapshot, self._view, self._launches, self._again = snapshot, view, launches, again
+        self._pools = usable_pools(snapshot.manifests.node_pools)
+        self._plans_left = _MOST_PLANS
+        self._steps: list[int] = []
+        """The least priorities that pass ceilings with too little room for the decided nodes."""
+        self._pods: Mapping[str, PodReference] = {}
+        self._left_out: Mapping[str, PodReference] = {}
+
+    def search(self, first: _Bounded, decided: Plan) -> _Bounded:
+        """The plan with all that could be found for the pods of the decided claims, and for those that were left out.
+
+        A limit that was full in the decided plan has room again once ceilings refuse its nodes.
+        """
+        self._left_out = {entry.pod.key: entry.pod for entry in decided.unschedulable}
+        self._pods = {pod.key: pod for claim in decided.node_claims for pod in claim.pods} | self._left_out
+        self._launches.look_up(self._pods)
+        short = short_ceilings(self._view, self._launches.wanted(decided.node_claims))
+        self._steps = [item.above_priority + 1 for item in short if item.mode is CeilingMode.PRIORITY]
+        by_standing: dict[Standing, list[str]] = {}
+        for key, pod in self._pods.items():
+            by_standing.setdefault(self._standing(pod), []).append(key)
+        best = first
+        for standing in sorted(by_standing, key=_importance, reverse=True):
+            best = self._serve(best, standing, frozenset(by_standing[standing]))
+        return best
+
+    def reasons_beside(self, best: _Bounded) -> dict[str, Unschedulable]:
+        """Why pods that the decided plan left out still wait beside the best plan, by pod."""
+        left = self._left_out.keys() - best.served
+        if not left:
+            return {}
+        made = self._again(self._beside(best.plan.node_claims, self._pods.keys() - best.served - left, {}))
+        known = {claim.name for claim in best.plan.node_claims}
+        fresh = [claim for claim in made.node_claims if claim.name not in known]
+        refused = admit(best.after, self._launches.wanted(fresh)).refused
+        waits = {
+            pod.key: Unschedulable(pod, refused[claim.name])
+            for claim in fresh
+            if claim.name in refused
+            for pod in claim.pods
+        }
+        return {entry.pod.key: entry for entry in made.unschedulable if entry.pod.key in left} | waits
+
+    def _standing(self, pod: PodReference) -> Standing:
+        """That of the pod, with the least priority for which ceilings decide as for its own."""
+        known = self._launches.standing_of(pod)
+        passed = [step for step in self._steps if known.priority >= step]
+        return Standing(max(passed, default=min(self._steps, default=1) - 1), known.is_exempt)
+
+    def _serve(self, best: _Bounded, standing: Standing, keys: frozenset[str]) -> _Bounded:
+        while self._plans_left and (left := keys - best.served):
+            dearest = {pool.metadata.name: best.after.dearest(pool.metadata.name, standing) for pool in self._pools}
+            if not self._may_serve(left, dearest):
+                break
+            self._plans_left -= 1
+            tried = self._smaller(best, left, dearest)
+            if tried is None or not self._serves_more(tried, best, standing):
+                break
+            best = tried
+        return best
+
+    def _serves_more(self, tried: _Bounded, best: _Bounded, standing: Standing) -> bool:
+        """Whether more pods have a node, and only less important ones have none any more, of new nodes."""
+        return bool(tried.served - best.served) and all(
+            key in self._pods and _importance(self._standing(self._pods[key])) < _importance(standing)
+            for key in best.served - tried.served
+        )
+
+    def _may_serve(self, keys: frozenset[str], dearest: Mapping[str, int | None]) -> bool:
+        pods = [self._pods[key] for key in sorted(keys)]
+        return any(self._launches.may_hold(pods, pool, dearest[pool.metadata.name]) for pool in self._pools)
+
+    def _smaller(self, best: _Bounded, keys: frozenset[str], dearest: Mapping[str, int | None]) -> _Bounded | None:
+        """A plan for these pods beside what is admitted, on nodes no dearer than this; None if it moves what was."""
+        kept = best.plan.node_claims
+        made = self._again(self._beside(kept, self._pods.keys() - best.served - keys, dearest))
+        if not still_held(made, kept):
+            return None
+        fresh = replace(made, node_claims=tuple(claim for claim in made.node_claims if claim.pods))
+        added = _bounded(fresh, best.after, self._launches)
+        whole = _bounded(together(added.plan, kept), self._view, self._launches)
+        return replace(whole, reasons={**best.reasons, **whole.reasons})
+
+    def _beside(
+        self, kept: Sequence[PlannedClaim], without: Collection[str], dearest: Mapping[str, int | None]
+    ) -> Snapshot:
+        """The snapshot with claims that are kept, without these pods, and with a bound of what a new node may cost."""
+        snapshot = _without_pods(holding(self._snapshot, kept), without)
+        manifests = snapshot.manifests
+        bounded = tuple(_bounded_pool(pool, dearest.get(pool.metadata.name)) for pool in manifests.node_pools)
+        return replace(
+            snapshot,
+            manifests=replace(manifests, node_pools=bounded, capacity_buffers=()),
+            policies=tuple(policy.behind(kept) for policy in snapshot.policies),
+            standalone_claims=(),
+            domain_pools=self._snapshot.manifests.node_pools,
+        )
+
+
+def _bounded_pool(pool: NodePool, most_micros: int | None) -> NodePool:
+    """The pool with an annotation that bounds the price of a node."""
+    written = pool.metadata.annotations
+    if most_micros is None:
+        return pool
+    if MAX_NODE_PRICE in written:
+        most_micros = min(most_micros, int(float(written[MAX_NODE_PRICE]) * MICROS))
+    price = {MAX_NODE_PRICE: f"{most_micros / MICROS:.6f}"}
+    return replace(pool, metadata=replace(pool.metadata, annotations={**written, **price}))
+
+
+def _importance(standing: Standing) -> tuple[bool, int]:
+    return standing.is_exempt, standing.priority
+
+
+def _told(
+    best: _Bounded, first: _Bounded, decided: Plan, launches: LaunchCosts, by_pod: Mapping[str, Unschedulable]
+) -> Plan:
+    """The best plan, with the reasons for which pods, static pools and buffers of the decided one wait.
+
+    `by_pod` has those of pods that the decided plan left out, as far as they are others now.
+    """
+    # A smaller node for the same pods has the same name. It has no room for virtual ones.
+    kept = {(claim.name, claim.virtual_pods) for claim in best.plan.node_claims}
+    left_out = [claim for claim in decided.node_claims if (claim.name, claim.virtual_pods) not in kept]
+    reasons = best.reasons
+    if best is not first:
+        reasons = {**reasons, **admit(best.after, launches.wanted(left_out)).refused}
+    served = best.served
+    wait = [Unschedulable(pod, reasons[claim.name]) for claim in left_out for pod in claim.pods]
+    still = (by_pod.get(entry.pod.key, entry) for entry in decided.unschedulable)
+    left = [entry for entry in (*still, *wait) if entry.pod.key not in served]
+    return replace(
+        best.plan,
+        unschedulable=tuple(sorted(left, key=lambda entry: entry.pod)),
+        static_pools=tuple(_lacking(pool, left_out, reasons) for pool in decided.static_pools),
+        buffers=_without(decided.buffers, left_out, reasons),
+        stats=decided.stats,
+        unsettled=decided.unsettled or best.plan.unsettled,
+    )
+
+
+def _shortened(admitted: Plan, lists: Mapping[str, Collection[str]], launches: LaunchCosts) -> Plan:
+    """The plan with the types of each claim for which ceilings have room."""
+    claims = admitted.node_claims
+    return _with_claims(
+        admitted,
+        [_reduced(claim, lists[claim.name], launches) if claim.name in lists else claim for claim in claims],
+    )
+
+
+def _with_claims(plan: Plan, claims: Sequence[PlannedClaim]) -> Plan:
+    hourly = round(sum((claim.launch.price for claim in claims), 0.0), 6)
+    return replace(plan, node_claims=tuple(claims), hourly=hourly)
+
+
+def _reduced(claim: PlannedClaim, fitting: Collection[str], launches: LaunchCosts) -> PlannedClaim:
+    kept = tuple(name for name in claim.instance_types if name in fitting)
+    # Types that are sold as another capacity type only have no price here, but minValues may count them.
+    if any(line.min_values for line in claim.requirements) and not _leaves_out(claim, fitting, launches):
+        return claim
+    if kept == claim.instance_types or not kept:
+        return claim
+    estimates = tuple(name for name in claim.relies_on_estimate if name in kept)
+    reduced = replace(claim, instance_types=kept, relies_on_estimate=estimates)
+    if claim.launch.instance_type in kept:
+        return reduced
+    offers = ((offering.price, name, offering) for name in kept for offering in launches.offerings(claim, name))
+    _, name, offering = min(offers, key=lambda offer: (offer[0], offer[1], offer[2].zone))
+    choice = LaunchChoice(name, offering.zone, offering.capacity_type, offering.price, offering.reservation_id)
+    return replace(reduced, launch=choice)
+
+
+def _leaves_out(claim: PlannedClaim, fitting: Collection[str], launches: LaunchCosts) -> bool:
+    """True if ceilings have no room for a type on the claim's list that may be launched as planned."""
+    return any(name not in fitting and launches.offerings(claim, name) for name in claim.instance_types)
+
+
+def _lacking(pool: StaticPool, left_out: Sequence[PlannedClaim], refused: Mapping[str, str]) -> StaticPool:
+    mine = [claim for claim in left_out if claim.node_pool == pool.node_pool]
+    if not mine:
+        return pool
+    return replace(pool, missing=pool.missing + len(mine), reason=pool.reason or refused[mine[0].name])
+
+
+def _without(
+    buffers: Collection[BufferState], left_out: Sequence[PlannedClaim], refused: Mapping[str, str]
+) -> tuple[BufferState, ...]:
+    """Buffers less the virtual pods of these claims; a virtual pod is named after its buffer."""
+    lost: Counter[tuple[str, str]] = Counter()
+    reasons: dict[tuple[str, str], str] = {}
+    for claim in left_out:
+        for pod in claim.virtual_pods:
+            buffer = next((item for item in buffers if _is_of(pod, item)), None)
+            if buffer is not None:
+                lost[buffer.namespace, buffer.name] += 1
+                reasons.setdefault((buffer.namespace, buffer.name), refused[claim.name])
+    return tuple(
+        replace(
+            buffer,
+            new=buffer.new - lost[buffer.namespace, buffer.name],
+            missing=buffer.missing + lost[buffer.namespace, buffer.name],
+            reason=buffer.reason or reasons.get((buffer.namespace, buffer.name), ""),
+        )
+        for buffer in buffers
+    )
+
+
+def _is_of(pod: PodReference, buffer: BufferState) -> bool:
+    return pod.namespace == buffer.namespace and pod.name.rpartition("-")[0] == buffer.name

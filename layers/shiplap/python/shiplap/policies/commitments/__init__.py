@@ -1,0 +1,1 @@
+"""Savings Plans and Reserved Instances, whose nodes cost less. See docs/commitments.md."""

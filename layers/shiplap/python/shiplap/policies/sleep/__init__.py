@@ -1,0 +1,1 @@
+"""Sleep: NodePools and namespaces whose nodes leave in given hours. See docs/sleep.md."""
