@@ -14,9 +14,10 @@ from shiplap.errors import ShiplapError
 from tests.commands import Shiplap
 from tests.own_logger import own_logger
 from tests.registries import leave_out_if_not_built
+from tests.thoroughness import draws
 
 # How long an example takes says how busy the machine is, not whether the code is right.
-settings.register_profile("shiplap", deadline=None)
+settings.register_profile("shiplap", deadline=None, max_examples=draws(100))
 settings.load_profile("shiplap")
 
 _OBJECTS_UNTIL_COLLECTED = 100_000

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.aws_rules.cfn_lint import brief, findings
 from tests.aws_rules.cloud_assembly import Template
+
+pytestmark = pytest.mark.thorough
 
 
 def _kinds(assembly: list[Template]) -> list[Path]:

@@ -13,6 +13,7 @@ from shiplap.disruption.rescheduling import Simulator
 from shiplap.scheduling.removal import Removals
 from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import BOTH, SMALL, Verdict, disrupted, large, pod, pool, small, standing
+from tests.thoroughness import draws
 
 CLOSED = ({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"},)
 
@@ -45,7 +46,7 @@ def _one_may_go(*kinds: str) -> Verdict:
 KINDS = ("small 1", "small 2", "small 3", "small full", "large 1", "large 9", "large 15")
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=draws(60))
 @given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=SINGLES + 1))
 @example([*["small full"] * SINGLES, "small 1", "small 2"])  # one of the last goes
 def test_where_one_node_may_go_and_none_is_worth_it_no_order_is_needed(kinds: list[str]) -> None:

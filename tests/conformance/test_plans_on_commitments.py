@@ -29,6 +29,7 @@ from tests.conformance.disruptions import pool as quick_pool
 from tests.conformance.given import NOW, pod, pods, pool, rule
 from tests.conformance.test_price_rules import priced
 from tests.conformance.test_reserved_capacity import APART
+from tests.thoroughness import draws
 
 BOTH = (("on-demand", Z1), ("on-demand", Z2), ("spot", Z1), ("spot", Z2))
 WINDOWS = "windows"
@@ -166,7 +167,7 @@ def test_a_recorded_plan_on_commitments_replays() -> None:
 _SIZES = st.lists(st.sampled_from(("0.5", "1", "2", "3")), min_size=1, max_size=12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=draws(25))
 @given(_SIZES, st.floats(0.05, 6), st.sampled_from(("", "m", "c")), st.integers(0, 64))
 def test_every_pod_has_one_place_and_nothing_is_covered_twice(
     sizes: list[str], dollars: float, family: str, quarters: int

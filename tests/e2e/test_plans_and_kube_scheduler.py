@@ -20,6 +20,7 @@ from tests.e2e.control_plane import ControlPlane
 from tests.property.test_plans import snapshots
 from tests.property.test_topology_plans import clusters
 from tests.property.test_volume_plans import NAMES, planned, worlds
+from tests.thoroughness import draws
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore:Generating overly large repr")]
 
@@ -54,13 +55,13 @@ def arbiter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arbiter]:
         yield Arbiter(api, extender)
 
 
-@settings(EXAMPLES, max_examples=60)
+@settings(EXAMPLES, max_examples=draws(60))
 @given(snapshot=snapshots())
 def test_kube_scheduler_lets_every_pod_run_where_it_is_planned(arbiter: Arbiter, snapshot: Snapshot) -> None:
     judge(arbiter, snapshot)
 
 
-@settings(EXAMPLES, max_examples=60)
+@settings(EXAMPLES, max_examples=draws(60))
 @given(snapshot=clusters())
 def test_kube_scheduler_lets_pods_with_topology_rules_run_where_they_are_planned(
     arbiter: Arbiter, snapshot: Snapshot
@@ -68,7 +69,7 @@ def test_kube_scheduler_lets_pods_with_topology_rules_run_where_they_are_planned
     judge(arbiter, snapshot)
 
 
-@settings(EXAMPLES, max_examples=30)
+@settings(EXAMPLES, max_examples=draws(30))
 @given(world=worlds())
 def test_kube_scheduler_lets_pods_with_volumes_run_where_they_are_planned(
     arbiter: Arbiter, world: dict[str, Any]
@@ -79,7 +80,7 @@ def test_kube_scheduler_lets_pods_with_volumes_run_where_they_are_planned(
     assert not refused, "\n".join((*refused, described(outcome.snapshot, outcome.plan)))
 
 
-@settings(EXAMPLES, max_examples=40)
+@settings(EXAMPLES, max_examples=draws(40))
 @given(snapshot=snapshots())
 def test_the_simulated_scheduler_finds_the_same_nodes(arbiter: Arbiter, snapshot: Snapshot) -> None:
     """Resources, selectors, affinity, taints, cordons and ports; it does not judge topology and volumes."""

@@ -19,6 +19,8 @@ from shiplap_cdk.artifacts import layers
 from shiplap_cdk.artifacts.library_source import without_docstrings
 from shiplap_cdk.artifacts.service_models import SERVICES
 
+pytestmark = pytest.mark.thorough
+
 MIB = 2**20
 ENDPOINTS = Path(botocore.__file__).parent / "data" / "endpoints.json"
 SETTINGS = Settings(clusters=(ClusterSettings(name="demo", region="eu-west-1"),))

@@ -15,6 +15,8 @@ import shiplap_cdk
 from shiplap.errors import ShiplapError
 from shiplap_lab.emulated_aws import cdk
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 MANIFESTS = Path(__file__).parent / "install" / "manifests" / "production"
 

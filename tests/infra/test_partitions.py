@@ -21,6 +21,8 @@ from aws_cdk import Tags
 from shiplap_cdk.region_differences import Feature, ec2_principals, gap, left_out
 from shiplap_cdk.synthesis import build
 
+pytestmark = pytest.mark.thorough
+
 HOME = "eu-west-1"
 """A Region that lacks nothing."""
 

@@ -22,6 +22,8 @@ from tests.permissions.recording import KubernetesRequest, Recording
 from tests.permissions.roles import Roles
 from tests.permissions.story import REGION, told
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def roles(templates: list[Template]) -> Roles:

@@ -20,6 +20,8 @@ from tests.permissions.recording import KubernetesRequest, Recording
 from tests.permissions.roles import Roles
 from tests.permissions.story import told
 
+pytestmark = pytest.mark.thorough
+
 WRITTEN = """\
 region: eu-west-1
 clusters:

@@ -20,6 +20,8 @@ from tests.permissions.recording import Recording, now
 from tests.permissions.roles import Roles
 from tests.permissions.story import DAY_S, REGION, Story, manifests, told
 
+pytestmark = pytest.mark.thorough
+
 PLAIN = """\
 region: eu-west-1
 clusters:

@@ -15,6 +15,8 @@ pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from shiplap_cdk import quotas, synthesis
 
+pytestmark = pytest.mark.thorough
+
 
 def resource(kind: str, **properties: Any) -> dict[str, Any]:
     return {"Type": kind, "Properties": properties}

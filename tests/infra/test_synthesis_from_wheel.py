@@ -21,6 +21,8 @@ pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from tests.nodejs import NODE
 
+pytestmark = pytest.mark.thorough
+
 if TYPE_CHECKING:
     from aws_cdk import App
 

@@ -17,6 +17,8 @@ from shiplap.instances.catalog.ec2_catalog import Catalog, TypePrices, ZonePrice
 from shiplap_lab.catalogue import embedded
 from tests.integration.contracts.emulated_ec2 import PRICES, REGION, START, Region, emulated_region
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Region]:

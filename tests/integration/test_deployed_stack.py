@@ -31,6 +31,8 @@ from shiplap_lab.emulated_ec2.regional_prices import Prices
 from tests import audit_log
 from tests.kubernetes_objects import pod_object
 
+pytestmark = pytest.mark.thorough
+
 try:
     cdk.executable()
 except ShiplapError as missing:

@@ -21,6 +21,7 @@ from shiplap.ports import OfferingFailure, Refusals
 from shiplap_lab.fakes.faults import Faults
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 from tests.node_claims import changes, node_claim
+from tests.thoroughness import draws
 
 NOW = 1_700_000_000.0
 
@@ -298,7 +299,7 @@ def test_contention_is_bounded(dynamodb: Any) -> None:
     assert beaten.writes == 16 + 8
 
 
-@settings(derandomize=True, deadline=None, max_examples=15)
+@settings(derandomize=True, deadline=None, max_examples=draws(15))
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 5)), max_size=6))
 def test_however_observers_interleave_nothing_is_lost(interruptions: list[tuple[int, int]]) -> None:
     """At random writes, others slip in before or after; each of them may be interrupted in turn."""

@@ -18,6 +18,8 @@ from tests.integration.live_install import LiveInstall
 from tests.integration.test_live_commands import pod
 from tests.node_claims import changes, node_claim
 
+pytestmark = pytest.mark.thorough
+
 NODE = "ip-1"
 MARKS = {
     labels.NODE_POOL: "default",

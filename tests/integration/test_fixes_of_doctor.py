@@ -42,6 +42,8 @@ from tests.aws_command_line import parsed, run_command
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
 from tests.integration.test_deployed_stack import PRICES, REGION, VERSION, Clock, written
 
+pytestmark = pytest.mark.thorough
+
 try:
     cdk.executable()
 except ShiplapError as missing:

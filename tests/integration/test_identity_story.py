@@ -31,6 +31,8 @@ from shiplap_lab.emulated_ec2.regional_prices import Prices
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from tests.kubernetes_objects import pod_object
 
+pytestmark = pytest.mark.thorough
+
 try:
     cdk.executable()
 except ShiplapError as missing:

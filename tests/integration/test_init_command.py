@@ -36,6 +36,7 @@ from shiplap_cli.inputs.manifest_warnings import manifest_warnings
 from shiplap_cli.output import yaml_text
 from shiplap_lab.catalogue import embedded
 from tests.commands import Shiplap
+from tests.thoroughness import draws
 
 REGION = "eu-west-1"
 ROLE = "arn:aws:iam::123456789012:role/node"
@@ -382,7 +383,7 @@ CHOICES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(deadline=None, max_examples=draws(60), derandomize=True)
 @given(SURROUNDINGS, CHOICES)
 def test_whatever_is_found_what_is_written_is_valid_without_a_warning(
     found: ClusterSurroundings, choices: Choices

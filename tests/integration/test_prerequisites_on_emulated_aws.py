@@ -22,6 +22,8 @@ from shiplap_cli.doctor import prerequisites
 from shiplap_cli.doctor.check_results import Check, CheckResult, run_checks
 from shiplap_cli.doctor.prerequisites import PlannedInstall, planned_install_of
 
+pytestmark = pytest.mark.thorough
+
 REGION = "eu-west-1"
 GROUP = "/aws/eks/{}/cluster"
 NODES = """\

@@ -38,6 +38,8 @@ from tests.integration.contracts.in_process_aws import REGION, aws_in_process, c
 from tests.kubernetes_objects import node_object
 from tests.node_claims import changes, node_claim
 
+pytestmark = pytest.mark.thorough
+
 NOW = 1_800_000_000.0
 
 

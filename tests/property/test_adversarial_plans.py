@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from shiplap.scheduling.planner import plan
 from tests.adversarial import drawn
 from tests.checker import violations
+from tests.thoroughness import draws
 from tests.topology_checker import affinity_violations
 
 
-@settings(derandomize=True, deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(derandomize=True, deadline=None, max_examples=draws(40), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 1 << 40), st.integers(30, 60))
 def test_a_plan_keeps_every_rule(seed: int, pods: int) -> None:
     snapshot = drawn(seed, pods)

@@ -23,8 +23,9 @@ from shiplap.scheduling.search.joined_nodes import join_nodes
 from shiplap.scheduling.search.pod_kinds import realise, reduce_problems
 from tests.filling_faults import faults
 from tests.property.bin_packing_problems import one_each, only, problems, without_rules
+from tests.thoroughness import draws
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
+SETTINGS = settings(derandomize=True, deadline=None, max_examples=draws(150))
 _PLENTY = Effort(np.inf)
 
 
@@ -47,7 +48,7 @@ def test_small_problems_are_never_filled_dearer_than_by_first_fit(problem: BinPa
     assert cheap.hourly(problem) <= plain.hourly(problem) + 1e-9
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=draws(60))
 @given(problem=problems(most_items=5, most_pods=120, rules=False))
 def test_few_kinds_of_pods_are_never_filled_dearer_than_where_each_goes_where_it_adds_least(
     problem: BinPackingProblem,

@@ -22,6 +22,7 @@ from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.strategies import sampled_from
+from tests.thoroughness import draws
 from tests.topology_checker import affinity_violations, topology_violations
 
 ZONE, HOST, KIND = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "karpenter.sh/capacity-type"
@@ -31,7 +32,7 @@ SIZES = ("100m", "250m", "700m", "1500m")
 SETTINGS = settings(
     derandomize=True,
     deadline=None,
-    max_examples=60,
+    max_examples=draws(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -140,7 +141,7 @@ def test_the_order_of_pods_does_not_matter(snapshot: Snapshot, seed: int) -> Non
     assert msgspec.json.encode(plan(other)) == msgspec.json.encode(plan(snapshot))
 
 
-@settings(SETTINGS, max_examples=25)
+@settings(SETTINGS, max_examples=draws(25))
 @given(workloads(), st.lists(st.tuples(sampled_from(SIZES), st.integers(0, 2)), min_size=1, max_size=12))
 def test_namespaces_that_no_term_sees_change_only_names(snapshot: Snapshot, others: list[tuple[str, int]]) -> None:
     def planned(namespaces: tuple[str, ...]) -> tuple[int, float, list[object], list[str]]:
@@ -207,7 +208,7 @@ def _diverse(improve_s: float) -> Plan:
     return result
 
 
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=draws(30))
 @given(workloads())
 def test_a_way_that_is_given_up_because_it_is_too_dear_would_not_have_been_chosen(snapshot: Snapshot) -> None:
     giving_up = plan(snapshot)

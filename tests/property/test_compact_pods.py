@@ -30,9 +30,10 @@ from shiplap.scheduling.planner import plan
 from tests.property.test_plans import snapshots
 from tests.property.test_topology_plans import clusters
 from tests.strategies import sampled_from
+from tests.thoroughness import draws
 
 STANDING = SnapshotHeader(cluster="c", version="7", taken_at=1.5, listed_at=1.0, kept_since=0.5)
-FEW = settings(derandomize=True, deadline=None, max_examples=60)
+FEW = settings(derandomize=True, deadline=None, max_examples=draws(60))
 TEXT = sampled_from(["", "a", "web-0", "web-10", "x-1-y", "ü"])
 AMOUNTS = st.dictionaries(sampled_from(["cpu", "memory"]), sampled_from(["100m", "1", "2", "64Mi"]), max_size=2)
 TIMES = sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.123456Z"])
@@ -127,7 +128,7 @@ def of(key: Any) -> Any:
     return lambda pod: key(pod.metadata)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=draws(300))
 @given(any_pods())
 def test_a_lean_pod_takes_and_shows_the_same(pod: Pod) -> None:
     slim = lean_pod(pod)
@@ -139,7 +140,7 @@ def test_a_lean_pod_takes_and_shows_the_same(pod: Pod) -> None:
     assert list(slim.spec.volumes) == [item for item in pod.spec.volumes if item.name == "data"]
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=draws(200))
 @given(st.lists(any_pods(), max_size=6, unique_by=lambda pod: pod.metadata.uid))
 def test_a_document_holds_exactly_the_lean_pods(pods: list[Pod]) -> None:
     document = encode_pods(pods, STANDING)
@@ -152,7 +153,7 @@ def test_a_document_holds_exactly_the_lean_pods(pods: list[Pod]) -> None:
     assert sorted(decode_pods(table.document(STANDING))[1], key=key) == sorted(found, key=key)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=draws(200))
 @given(st.lists(st.tuples(sampled_from("abcd"), any_pods(), st.booleans()), max_size=30))
 def test_a_table_that_changes_is_one_made_anew(steps: list[tuple[str, Pod, bool]]) -> None:
     table, known = PodTable(), {}

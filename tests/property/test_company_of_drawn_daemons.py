@@ -21,6 +21,7 @@ from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.rules import add, requests, suits, tolerates
 from tests.strategies import sampled_from
+from tests.thoroughness import draws
 from tests.topology_checker import counts, required_terms
 
 ZONE, HOST, KIND = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "karpenter.sh/capacity-type"
@@ -28,7 +29,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SETTINGS = settings(
     derandomize=True,
     deadline=None,
-    max_examples=150,
+    max_examples=draws(150),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 EVERYWHERE = [(kind, zone) for kind in ("spot", "on-demand") for zone in (Z1, Z2, Z3)]

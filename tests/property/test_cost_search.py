@@ -20,11 +20,12 @@ from shiplap.scheduling.search.improve import effort_worth, fill_cheaply, grow_n
 from shiplap.scheduling.search.pod_kinds import realise, reduce_problems
 from tests.filling_faults import faults
 from tests.property.bin_packing_problems import one_each, only, problems, without_rules
+from tests.thoroughness import draws
 
 EFFORTS = st.sampled_from((0.001, 0.02, 0.2))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(some=st.lists(problems(), min_size=1, max_size=3), seconds=EFFORTS)
 def test_fillings_are_valid_and_never_dearer(some: list[BinPackingProblem], seconds: float) -> None:
     before = [one_each(problem) for problem in some]
@@ -35,7 +36,7 @@ def test_fillings_are_valid_and_never_dearer(some: list[BinPackingProblem], seco
         assert new.hourly(problem) <= old.hourly(problem) + 1e-9
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 @given(problem=problems(), seconds=EFFORTS)
 def test_a_second_search_never_loses_what_the_first_found(problem: BinPackingProblem, seconds: float) -> None:
     first = improve([problem], [one_each(problem)], Effort.of(seconds))
@@ -44,14 +45,14 @@ def test_a_second_search_never_loses_what_the_first_found(problem: BinPackingPro
     assert second[0].hourly(problem) <= first[0].hourly(problem) + 1e-9
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=draws(25), deadline=None)
 @given(problem=problems(), seconds=EFFORTS)
 def test_equal_input_gives_equal_output(problem: BinPackingProblem, seconds: float) -> None:
     found = [improve([problem], [one_each(problem)], Effort.of(seconds))[0] for _ in range(2)]
     assert _bytes(found[0]) == _bytes(found[1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(problem=problems(rules=False), data=st.data(), weight=st.sampled_from((0.1, 0.5, 0.9)))
 def test_grown_nodes_hold_every_pod_on_a_row_that_suits_and_those_that_lead_first(
     problem: BinPackingProblem, data: st.DataObject, weight: float
@@ -84,7 +85,7 @@ def test_nodes_that_rules_keep_apart_are_topped_up_by_the_least_price_step() -> 
     assert reduced.cost(patterns) == pytest.approx(0.55)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=draws(25), deadline=None)
 @given(problem=problems(rules=False), data=st.data())
 def test_the_order_of_items_does_not_change_the_price(problem: BinPackingProblem, data: st.DataObject) -> None:
     order = np.array(data.draw(st.permutations(range(len(problem.counts)))), np.int64)
@@ -93,7 +94,7 @@ def test_the_order_of_items_does_not_change_the_price(problem: BinPackingProblem
     assert found == pytest.approx(again, abs=1e-9)
 
 
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(derandomize=True, max_examples=draws(40), deadline=None)
 @given(problem=problems(most_items=3, most_pods=3))
 def test_small_cases_against_the_optimum(problem: BinPackingProblem) -> None:
     best = _optimum(problem)
@@ -163,7 +164,7 @@ def test_a_zone_that_lacks_a_type_is_searched_as_well_as_alone() -> None:
     assert together.hourly(lacking) <= alone.hourly(lacking) + 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(
     demands=st.lists(st.lists(st.integers(1, 40), min_size=5, max_size=5), min_size=2, max_size=2),
     lines=st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=12),
@@ -269,7 +270,7 @@ def _node_price(problem: BinPackingProblem, some: np.ndarray) -> float:
     return float(problem.price[holds].min(initial=np.inf))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(
     demand=st.lists(st.integers(1, 40), min_size=1, max_size=5),
     lines=st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), max_size=12),
@@ -314,7 +315,7 @@ def test_nodes_of_more_pods_than_rules_let_expect_cost_what_they_are_launched_as
     assert reduced.cost(crowded) == pytest.approx(0.2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(problem=problems())
 def test_pairs_of_kinds_fit_rows_that_suit_them(problem: BinPackingProblem) -> None:
     for _, joint, _ in reduce_problems([problem], [len(problem.counts)]):

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiplap.manifests.expressions import MOST_TOKENS, ValueType, parse
+from tests.thoroughness import draws
 
 VARIABLES = {"vcpus": ValueType.INT, "share": ValueType.DOUBLE, "name": ValueType.STRING}
 JUDGE = cel.NewEnv(variables={"vcpus": cel.Type.INT, "share": cel.Type.DOUBLE, "name": cel.Type.STRING})
@@ -117,7 +118,7 @@ def same(first: Any, second: Any) -> bool:
 _DOUBLE = re.compile(r"share|double|\d\.\d|\de")
 
 
-@settings(max_examples=400)
+@settings(max_examples=draws(400))
 @given(EXPRESSIONS, VALUES)
 def test_an_expression_comes_to_what_cel_says(text: str, values: dict[str, Any]) -> None:
     verdict, value = judged(text, values)
@@ -137,7 +138,7 @@ _TOKENS = st.sampled_from(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=draws(400))
 @given(EXPRESSIONS, st.lists(st.tuples(st.integers(0, 60), _TOKENS), min_size=1, max_size=3), VALUES)
 def test_what_is_accepted_is_cel(text: str, changes: list[tuple[int, str]], values: dict[str, Any]) -> None:
     parts = text.split(" ")

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.instances.catalog.overlays import with_capacity
 from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Observation
+from tests.thoroughness import draws
 from tests.unit.instances.given_instances import MIB, kind, node_class, resolved, yields
 
-PROFILE = settings(derandomize=True, deadline=None, max_examples=300)
+PROFILE = settings(derandomize=True, deadline=None, max_examples=draws(300))
 
 GPU, NEURON = "nvidia.com/gpu", "aws.amazon.com/neuron"
 TYPES = ("m5.large", "c7i.4xlarge", "p4d.24xlarge", "g5.12xlarge", "inf2.24xlarge", "r5a.8xlarge", "t3.small")

@@ -17,6 +17,7 @@ from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.packing.planned_resources import MOST_RESOURCES
 from shiplap.scheduling.planner import plan
 from tests.hostile_clusters import DIMENSIONS, HostileCluster, StoredLists, cluster_of, drawn_cluster, snapshot_of
+from tests.thoroughness import draws
 
 PODS, HOSTILE = 24, 8
 
@@ -52,7 +53,7 @@ def test_neighbours_of_pods_that_are_large_in_one_way_are_planned(dimension: str
         assert honest <= planned(cluster)
 
 
-@settings(derandomize=True, deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(derandomize=True, deadline=None, max_examples=draws(25), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 1 << 40))
 def test_a_hostile_cluster_is_planned_and_every_pod_told_of(seed: int) -> None:
     planned(drawn_cluster(seed, PODS))

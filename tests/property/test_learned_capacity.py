@@ -12,9 +12,10 @@ from shiplap.instances.capacity.learned_capacity import merged_capacity, shortfa
 from shiplap.instances.capacity.reported_amounts import DAY_S
 from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity, Observation
 from tests.learned_amounts import smallest_allocatable, smallest_capacity
+from tests.thoroughness import draws
 from tests.unit.instances.given_instances import MIB, kind, node_class, resolved, yields
 
-PROFILE = settings(derandomize=True, deadline=None, max_examples=60)
+PROFILE = settings(derandomize=True, deadline=None, max_examples=draws(60))
 
 NAMES = ("m5.large", "m5.4xlarge", "r5a.8xlarge", "c5.large", "t3.nano")
 

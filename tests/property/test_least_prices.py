@@ -20,6 +20,7 @@ from tests.conformance.given import pods
 from tests.conformance.given import rule as requirement
 from tests.living_cluster import LivingCluster
 from tests.property.test_removals import bodies
+from tests.thoroughness import draws
 
 ZONES = (("on-demand", Z1), ("on-demand", Z2))
 TYPES = (
@@ -64,7 +65,7 @@ def clusters(draw: st.DrawFn) -> LivingCluster:
     return cluster
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=draws(80))
 @given(clusters(), st.data())
 def test_no_replacement_is_cheaper_than_the_least_price(cluster: LivingCluster, data: st.DataObject) -> None:
     snapshot = cluster.snapshot()
@@ -82,7 +83,7 @@ SOLD = st.tuples(st.integers(0, 64_000), st.integers(0, 256), st.floats(0.001, 4
 """Millicores, GiB and USD per hour of a node."""
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=draws(200))
 @given(st.lists(st.tuples(SOLD, st.integers(0, 7)), min_size=1, max_size=8))
 def test_no_nodes_are_worth_as_much_for_less_than_the_least_price(
     nodes: list[tuple[tuple[int, int, float], int]],
@@ -103,7 +104,7 @@ def test_what_is_too_much_for_one_node_costs_two() -> None:
     assert _Sold(net, np.array([0.0, 0.2])).least_price(_worth(net)[0]) == 0.0
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, deadline=None, max_examples=draws(40))
 @given(clusters())
 def test_without_a_least_price_the_same_is_decided(cluster: LivingCluster) -> None:
     snapshot = cluster.disruption_snapshot()

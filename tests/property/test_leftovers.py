@@ -17,12 +17,13 @@ from tests.conformance.catalogues import Z1, Z2, Z3
 from tests.leftovers import could_be_placed, without_topology
 from tests.property.test_plans import flying, snapshots
 from tests.strategies import sampled_from
+from tests.thoroughness import draws
 
 ZONE = "topology.kubernetes.io/zone"
 SETTINGS = settings(
     derandomize=True,
     deadline=None,
-    max_examples=150,
+    max_examples=draws(150),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 replace = msgspec.structs.replace

@@ -20,12 +20,13 @@ from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.strategies import sampled_from
+from tests.thoroughness import draws
 
 ZONE, KIND, RACK = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "example.com/rack"
 SETTINGS = settings(
     derandomize=True,
     deadline=None,
-    max_examples=120,
+    max_examples=draws(120),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 GPU = "nvidia.com/gpu"

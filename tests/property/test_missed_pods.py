@@ -16,11 +16,14 @@ from shiplap.scheduling.planner import plan
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.strategies import sampled_from
+from tests.thoroughness import draws
 
 ZONE, TYPE = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 GI = 2**30
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(
+    derandomize=True, deadline=None, max_examples=draws(300), suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def _unverified(name: str, cpu: int, memory_gi: int, price: float, careful: float) -> InstanceType:

@@ -20,6 +20,7 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.shiplap_annotations import PROBE_UNMEASURED_TYPES
 from shiplap_lab.fakes.faults import Crash
 from tests.integration.flows.stage import Stage, pool
+from tests.thoroughness import draws
 
 POOLS = (pool("any", ("m6i", "r6i"), sizes=("large", "xlarge")),)
 TYPES = ("m6i.large", "m6i.xlarge", "r6i.large", "r6i.xlarge")
@@ -146,7 +147,7 @@ class Account:
         return by_type, by_pod
 
 
-@settings(max_examples=200, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=draws(200), derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     fraction_of=st.fixed_dictionaries(dict.fromkeys(TYPES, st.floats(0.0, 0.6))),
     script=st.lists(steps, min_size=6, max_size=30),

@@ -10,6 +10,7 @@ from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import improve
 from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems
 from tests.property.bin_packing_problems import one_each, problems, without_rules
+from tests.thoroughness import draws
 
 pytest.importorskip("highspy", reason="HiGHS, which prices node contents for the benchmark, is not installed")
 
@@ -21,7 +22,7 @@ def problem_of(problem: BinPackingProblem) -> ReducedProblem:
     return joint
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=draws(25), deadline=None)
 @given(problem=problems(most_items=5, most_pods=6))
 def test_no_filling_is_cheaper_than_the_bounds(problem: BinPackingProblem) -> None:
     found = improve([problem], [one_each(problem)], Effort.of(0.5))[0].hourly(problem)

@@ -23,6 +23,7 @@ from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.leftovers import could_be_placed
 from tests.strategies import sampled_from
+from tests.thoroughness import draws
 
 ZONE, ARCH, KIND = "topology.kubernetes.io/zone", "kubernetes.io/arch", "karpenter.sh/capacity-type"
 FAMILY, TYPE, TEAM = "example.com/family", "node.kubernetes.io/instance-type", "example.com/team"
@@ -33,7 +34,7 @@ OFFERINGS = [(kind, zone) for kind in ("on-demand", "spot") for zone in (Z1, Z2,
 SETTINGS = settings(
     derandomize=True,
     deadline=None,
-    max_examples=150,
+    max_examples=draws(150),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

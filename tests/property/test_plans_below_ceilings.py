@@ -27,11 +27,12 @@ from shiplap.scheduling.planner import plan
 from tests.checker import violations
 from tests.property.test_plans import flying, snapshots
 from tests.strategies import sampled_from
+from tests.thoroughness import draws
 
 SETTINGS = settings(
     derandomize=True,
     deadline=None,
-    max_examples=150,
+    max_examples=draws(150),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 CENT = 10_000

@@ -17,6 +17,7 @@ from shiplap_cli.explain.smallest_changes import change_proposals
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.strategies import sampled_from
+from tests.thoroughness import draws
 
 ZONE, GPU = "topology.kubernetes.io/zone", "nvidia.com/gpu"
 TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
@@ -129,7 +130,7 @@ def places(snapshot: Snapshot) -> bool:
     return not plan(snapshot).unschedulable
 
 
-@settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(derandomize=True, deadline=None, max_examples=draws(150), suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
 def test_what_is_proposed_works_and_nothing_weaker_does(snapshot: Snapshot) -> None:
     if places(snapshot):

@@ -13,13 +13,14 @@ from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import clear_cache, improve, improve_cached
 from tests.property.bin_packing_problems import one_each, problems, without_rules
+from tests.thoroughness import draws
 
 
 def told(filling: Filling) -> list[list[int]]:
     return [array.tolist() for array in (filling.rows, filling.node, filling.item, filling.number)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(some=st.lists(problems(), min_size=1, max_size=3), seconds=st.sampled_from((0.001, 0.02, 0.2)))
 def test_it_is_what_searching_finds_each_time_it_is_asked(some: list[BinPackingProblem], seconds: float) -> None:
     clear_cache()

@@ -17,6 +17,7 @@ from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.conformance.disruptions import pool
 from tests.conformance.given import pod
 from tests.living_cluster import LivingCluster
+from tests.thoroughness import draws
 
 replace = msgspec.structs.replace
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -59,7 +60,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     return cluster.snapshot()
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=draws(150))
 @given(clusters(), st.data())
 def test_a_removal_is_planned_as_if_compiled_anew(snapshot: Snapshot, data: st.DataObject) -> None:
     names = sorted(node.metadata.name for node in snapshot.view.nodes)

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement, requirement_lines
+from tests.thoroughness import draws
 
-LAWS = settings(derandomize=True, deadline=None, max_examples=300)
+LAWS = settings(derandomize=True, deadline=None, max_examples=draws(300))
 
 KEYS = st.sampled_from(["a", "b", "c"])
 VALUES = ["0", "1", "2", "3", "4", "-1", "x", "y", "", "1.5"]

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from shiplap.kubernetes.objects import Container, Pod, PodSpec, ResourceRequirements
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import LARGEST, add_resources, format_amount, parse_amount, parse_quantity
+from tests.thoroughness import draws
 
-LAWS = settings(derandomize=True, deadline=None, max_examples=300)
+LAWS = settings(derandomize=True, deadline=None, max_examples=draws(300))
 
 RESOURCES = st.sampled_from(["cpu", "memory", "pods", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu"])
 AMOUNTS = st.integers(0, LARGEST) | st.integers(0, 4096).map(lambda number: number * 2**20)

@@ -29,6 +29,7 @@ from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.property.test_leftovers import worlds
 from tests.property.test_topology_plans import clusters
+from tests.thoroughness import draws
 
 ZONE, TYPE = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
 GOLDEN_SNAPSHOT = "dc0e41a6b5b1b83b"
@@ -36,7 +37,7 @@ GOLDEN_PLAN = "4520d6aa7bb9c044"
 SETTINGS = settings(
     derandomize=True,
     deadline=None,
-    max_examples=60,
+    max_examples=draws(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 _UNORDERED = frozenset(

@@ -23,6 +23,7 @@ from shiplap.ports import WatchEvent
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.integration.flows.stage import CLUSTER, Stage
+from tests.thoroughness import draws
 
 NAMES = st.sampled_from(("a", "b", "c", "d"))
 STEPS = st.one_of(
@@ -148,7 +149,7 @@ def _by_uid(pods: list[Pod] | tuple[Pod, ...]) -> dict[str, Pod]:
     return found
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, deadline=None, max_examples=draws(400))
 @given(st.lists(STEPS, max_size=40))
 def test_a_snapshot_and_what_follows_add_up_to_a_list(steps: list[tuple[str, str | int]]) -> None:
     cluster = Cluster()

@@ -14,8 +14,9 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import MISSED_FOR_S, OfferingFailure
 from shiplap_lab.fakes.state import FakeState
 from tests.node_claims import changes, node_claim, with_fields
+from tests.thoroughness import draws
 
-PROFILE = settings(derandomize=True, deadline=None, max_examples=60, stateful_step_count=40)
+PROFILE = settings(derandomize=True, deadline=None, max_examples=draws(60), stateful_step_count=40)
 CLUSTERS = st.sampled_from(["blue", "green"])
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 TYPES = st.sampled_from(["c5.large", "m5.large"])

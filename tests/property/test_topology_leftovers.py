@@ -15,6 +15,7 @@ from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.strategies import sampled_from
+from tests.thoroughness import draws
 from tests.topology_checker import topology_violations
 from tests.topology_leftovers import missed_chances
 
@@ -25,7 +26,7 @@ APPS = ("a", "b")
 SETTINGS = settings(
     derandomize=True,
     deadline=None,
-    max_examples=300,
+    max_examples=draws(300),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -16,6 +16,7 @@ from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.strategies import sampled_from
+from tests.thoroughness import draws
 from tests.topology_checker import affinity_violations, topology_violations
 
 ZONE, HOST, KIND = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "karpenter.sh/capacity-type"
@@ -25,7 +26,7 @@ APPS = ("a", "b")
 SETTINGS = settings(
     derandomize=True,
     deadline=None,
-    max_examples=200,
+    max_examples=draws(200),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

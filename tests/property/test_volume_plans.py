@@ -14,6 +14,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.planner import plan
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.given import Outcome, claim_volumes, csi_node, given, node, pod, pv, pvc, rule, storage_class
+from tests.thoroughness import draws
 
 ZONE = "topology.kubernetes.io/zone"
 ZONES = (Z1, Z2, Z3)
@@ -70,7 +71,7 @@ def made_together(world: dict[str, Any]) -> set[str]:
     return {name for name, number in users.items() if number > 1 and not world["bound"][name]}
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=draws(150), derandomize=True, deadline=None)
 @examples(worlds())
 def test_volumes_are_kept_and_nobody_is_left_out_for_nothing(world: dict[str, Any]) -> None:
     outcome, pods = planned(world)
@@ -97,7 +98,7 @@ def test_volumes_are_kept_and_nobody_is_left_out_for_nothing(world: dict[str, An
         assert len(attached[zone]) <= max(LIMIT, before[zone])
 
 
-@settings(max_examples=50, derandomize=True, deadline=None)
+@settings(max_examples=draws(50), derandomize=True, deadline=None)
 @examples(worlds())
 def test_the_order_of_lists_does_not_matter(world: dict[str, Any]) -> None:
     outcome, _ = planned(world)

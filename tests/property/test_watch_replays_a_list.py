@@ -9,6 +9,7 @@ from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.request_bodies import BOUND_PODS, PENDING_PODS
 from shiplap_lab.fakes.cluster import ApiServer, ListOptions
 from shiplap_lab.fakes.signals import FakeClock
+from tests.thoroughness import draws
 
 NAMES = st.sampled_from(("a", "b", "c"))
 SELECTIONS = (
@@ -44,7 +45,7 @@ def play(server: ApiServer, action: str, name: str, value: str) -> None:
             server.patch("pods", name, {"metadata": {"finalizers": [value] if value else None}})
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=draws(300))
 @given(before=st.lists(STEPS, max_size=12), after=st.lists(STEPS, max_size=20), selection=st.sampled_from(SELECTIONS))
 def test_list_and_watch_add_up(before: list[tuple], after: list[tuple], selection: ListOptions) -> None:
     server = ApiServer(FakeClock())

@@ -8,6 +8,8 @@ import pytest
 from shiplap_lab.scenarios.scenario import Fault, load
 from shiplap_lab.simulation.campaign import run_seed
 
+pytestmark = pytest.mark.thorough
+
 BROKEN = Fault("broken-node", 0, 10, "left", 1.0)
 
 

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from shiplap_lab.scenarios.scenario import Fault, FaultKind, Play, load
 from shiplap_lab.simulation.campaign import run_seed
 
+pytestmark = pytest.mark.thorough
+
 
 def mixed(placement: str, *, kinds: tuple[FaultKind, ...] = ()) -> Play:
     """The campaign's scenario, its pods steered in one way and the watch imitated, whatever the seed."""

@@ -19,6 +19,8 @@ from shiplap_lab.scenarios.scenario import Fault, Play, PodGroup, Wave, load
 from shiplap_lab.simulation.run import RunOutcome, Simulation
 from shiplap_lab.virtual_time.fault_injector import Invocation
 
+pytestmark = pytest.mark.thorough
+
 SEED = 4
 HOURS = 0.3
 LIFE = (Fault("interrupt", 5.0, 0.2, "*", 1.0),)

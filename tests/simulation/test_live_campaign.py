@@ -16,6 +16,8 @@ from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.mutants import planted
 from shiplap_lab.simulation.run import Simulation
 
+pytestmark = pytest.mark.thorough
+
 CAMPAIGN = load("live-manifests")
 
 

@@ -17,6 +17,8 @@ from shiplap_lab.simulation.chaos import waves_of_rhythms
 from shiplap_lab.simulation.mutants import MUTANTS, planted
 from shiplap_lab.simulation.run import RunOutcome, Simulation
 
+pytestmark = pytest.mark.thorough
+
 QUICK = (
     "api-down",
     "broken-ami",

@@ -19,6 +19,9 @@ from shiplap_lab.scenarios.scenario import Fault, load
 from shiplap_lab.simulation.chaos import Night, draw_faults, night_of
 from shiplap_lab.simulation.mutants import planted
 from shiplap_lab.simulation.run import Simulation
+from tests.thoroughness import draws
+
+pytestmark = pytest.mark.thorough
 
 START = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp())
 
@@ -148,7 +151,7 @@ DAILY = st.builds("{0} {1}-{2} UTC".format, st.sampled_from(["daily", *DAYS, "Mo
 WEEKLY = st.builds("{0} {1} - {2} {3} UTC".format, st.sampled_from(DAYS), TIMES, st.sampled_from(DAYS), TIMES)
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 @given(when=DAILY | WEEKLY, minutes=st.integers(0, 14 * 1440))
 def test_the_judge_and_the_functions_read_windows_alike(when: str, minutes: int) -> None:
     at = START + minutes * 60 + 30

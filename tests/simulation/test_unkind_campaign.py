@@ -23,6 +23,8 @@ from shiplap_lab.virtual_time.simulated_machines import SimulatedMachines
 from shiplap_lab.virtual_time.supply import REGION, SimulatedHardware, catalog
 from shiplap_lab.virtual_time.trace import Trace
 
+pytestmark = pytest.mark.thorough
+
 AMOUNTS = {
     "never-ready": 0.3,
     "flap": 0.8,

@@ -19,6 +19,8 @@ from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.run import RunOutcome, Simulation
 from shiplap_lab.virtual_time.lasting_watches import ClusterWithWatches
 
+pytestmark = pytest.mark.thorough
+
 WATCHED = load("watched")
 
 

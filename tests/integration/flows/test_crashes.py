@@ -14,6 +14,8 @@ import pytest
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.stage import Stage, pool, share
 
+pytestmark = pytest.mark.thorough
+
 PODS = 3
 ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",)),)
 

@@ -28,6 +28,8 @@ from tests.integration.contracts.test_compute_contract import NODE_CLASS
 from tests.integration.flows.stage import Stage
 from tests.node_claims import node_claim
 
+pytestmark = pytest.mark.thorough
+
 CLUSTER = "demo"
 NAMES = ("claim-a", "claim-b", "claim-c")
 PARTIAL = 2

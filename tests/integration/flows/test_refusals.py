@@ -10,6 +10,8 @@ from tests.integration.flows.besieged import TOLERATED, Besieged, launched_withi
 from tests.integration.flows.disrupted import Disrupted
 from tests.integration.flows.stage import Stage, pool
 
+pytestmark = pytest.mark.thorough
+
 
 def besieged(pods: int = 1) -> Besieged:
     stage = Besieged()

@@ -10,6 +10,8 @@ from tests.integration.flows.besieged import TOLERATED, Besieged, launched_withi
 from tests.integration.flows.disrupted import Disrupted
 from tests.integration.flows.stage import ZONES, Stage, pool
 
+pytestmark = pytest.mark.thorough
+
 ONE_SIZE = (pool("any", ("m6i",), sizes=("large",)),)
 SIX_TO_A_NODE, ONE_TO_A_NODE = "1200m", "5"
 

@@ -38,6 +38,7 @@ from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Pl
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.removal import NodeToWeigh, RemovalPart
 from tests.conformance.disruptions import NOW, pod, pool, standing
+from tests.thoroughness import draws
 
 NO_PACKING: Packing = None  # type: ignore[assignment] # nothing goes on from these relocations
 
@@ -426,7 +427,7 @@ def unbounded(*_: object) -> bool:
     return True
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, deadline=None, max_examples=draws(40))
 @given(data=st.data(), number=st.integers(1, SINGLES + 8), allowed=st.integers(1, 30))
 def test_what_cannot_gain_more_is_not_tried_and_the_same_is_decided(
     data: st.DataObject, number: int, allowed: int

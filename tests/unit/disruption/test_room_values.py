@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from shiplap.scheduling.model.resources import PLENTY, Floats
 from shiplap.scheduling.search.room_values import _USABLE, MovablePods, _unit_values, room_values
+from tests.thoroughness import draws
 
 
 def movable(
@@ -52,7 +53,7 @@ def dual(pods: MovablePods, values: Floats) -> float:
 amounts = st.integers(1, 40).map(float)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=draws(200))
 @given(st.data(), st.integers(1, 12), st.integers(1, 5))
 def test_no_other_values_bound_the_cost_of_the_pods_from_below_more_closely(
     data: st.DataObject, nodes: int, rows: int

@@ -22,6 +22,7 @@ from shiplap.drawing.packing_map import (
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
 from shiplap_cli.render.page import page
 from tests.pictures import GIB, HOSTILE, cluster
+from tests.thoroughness import draws
 
 _OWN = frozenset(
     {"html", "head", "meta", "link", "title", "style", "body", "main", "script", "h1", "h2", "h3", "p", "small", "div"}
@@ -190,7 +191,7 @@ def test_names_are_text_whatever_they_are() -> None:
     assert "\x00" not in whole(replace(picture, nodes=nodes))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_any_text_comes_out_as_it_went_in(name: str, why: str) -> None:
     drawn = node(1000, 4, PodPicture("ns", name, 100, GIB), name=name, note=why, state=NodePictureState.LEAVING)

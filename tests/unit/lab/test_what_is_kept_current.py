@@ -14,6 +14,7 @@ from shiplap_lab.cluster_simulator.kube_scheduler import NodeInfo, PodInfo, Sche
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.signals import FakeClock
 from tests.kubernetes_objects import node_object, pod_object
+from tests.thoroughness import draws
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 TAINTS = ([], [{"key": "closed", "effect": "NoSchedule"}], [{"key": "old", "effect": "PreferNoSchedule"}])
@@ -87,7 +88,7 @@ def seen(server: ApiServer) -> list[tuple[str, str, str]]:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(DEEDS)
 def test_a_scheduler_that_remembers_does_what_one_that_looks_anew_does(deeds: list[tuple[Any, ...]]) -> None:
     one, other = ApiServer(FakeClock()), ApiServer(FakeClock())
@@ -101,7 +102,7 @@ def test_a_scheduler_that_remembers_does_what_one_that_looks_anew_does(deeds: li
             assert seen(one) == seen(other)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=draws(100), deadline=None)
 @given(DEEDS)
 def test_lists_that_are_kept_are_what_a_new_client_sees(deeds: list[tuple[Any, ...]]) -> None:
     server = ApiServer(FakeClock())
@@ -120,7 +121,7 @@ def test_lists_that_are_kept_are_what_a_new_client_sees(deeds: list[tuple[Any, .
         }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=draws(100), deadline=None)
 @given(DEEDS, st.sampled_from(["", "a", "c"]))
 def test_pods_of_a_node_are_found_without_looking_at_the_others(deeds: list[tuple[Any, ...]], name: str) -> None:
     server = ApiServer(FakeClock())

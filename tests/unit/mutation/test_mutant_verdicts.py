@@ -31,6 +31,8 @@ from tools.mutation.mutant_verdicts import (
     stratum_of,
 )
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[3]
 FOUND, SURVIVED = Verdict(Outcome.FOUND, "t"), Verdict(Outcome.SURVIVED)
 

@@ -24,7 +24,10 @@ from hypothesis import strategies as st
 from shiplap.aws.userdata.render import NODE_CONFIG, user_data
 from shiplap.kubernetes.objects import Taint
 from tests.registries import leave_out_if_unreachable
+from tests.thoroughness import draws
 from tests.unit.userdata.test_user_data import FULL_KUBELET, GOLDEN, PLAIN
+
+pytestmark = pytest.mark.thorough
 
 SOURCE = Path(__file__).parent / "nodeadm"
 CACHE = Path(__file__).parents[3] / "build" / "nodeadm"
@@ -117,7 +120,7 @@ CONFIGS = st.builds(
 )
 
 
-@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=draws(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(documents=st.lists(CONFIGS, min_size=20, max_size=20))
 def test_whatever_nodes_are_told_nodeadm_knows(check: Check, documents: list[str]) -> None:
     assert check(*documents) == [""] * len(documents)
