@@ -14,10 +14,11 @@ from typing import Any
 from shiplap.errors import AwsError, AwsUnavailable, StoreError
 from shiplap.flows.catalog.identity_sweep import sweep_identities
 from shiplap.flows.catalog.inspections import inspect_all
-from shiplap.flows.catalog.refresh import refresh, refresh_commitments, stored
+from shiplap.flows.catalog.refresh import refresh, stored
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.live_settings import stored_settings
 from shiplap.flows.optional.optional_calls import limited
+from shiplap.flows.policies import active
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.ports import CatalogStore
 
@@ -83,7 +84,7 @@ def _refresh_all(
     until: float,
     failed: list[AwsError | StoreError],
 ) -> None:
-    """Refresh the catalogues and commitments of all regions, those first that were refreshed longest ago.
+    """Refresh the catalogues of all regions and what policies need, those first that were refreshed longest ago.
 
     Each region has its share of the time. `known` gets what is fresh; what is not refreshed stays in it.
     """
@@ -97,7 +98,7 @@ def _refresh_all(
             source = limited(install.optional, install.catalog_source(region), limit_s)
             known[region] = refresh(source, stores[region], install.meter)
         with _kept(failed, region):
-            _refresh_commitments(install, region)
+            active.refresh(install, region, LEAST_REFRESH_S)
 
 
 def _sweep_identities(install: FunctionInstall, until: float, failed: list[AwsError | StoreError]) -> None:
@@ -117,13 +118,3 @@ def _kept(failed: list[AwsError | StoreError], region: str) -> Iterator[None]:
     except (AwsError, StoreError) as error:
         _LOG.warning("not refreshed: %s", error, extra={"region": region, "error": type(error).__name__})
         failed.append(error)
-
-
-def _refresh_commitments(install: FunctionInstall, region: str) -> None:
-    """Describe the account's commitments in a region, if one of its clusters counts on any."""
-    for cluster in install.settings.clusters:
-        wanted, store = cluster.commitments, install.context(cluster).commitments
-        if cluster.region == region and wanted is not None and store is not None:
-            source = limited(install.optional, install.commitment_source(region), LEAST_REFRESH_S)
-            refresh_commitments(wanted, source, store, install.meter)
-            return

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from shiplap.disruption.commands import OF_POLICIES, Decision, DisruptionProposal, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionInput
 from shiplap.flows.context import FlowContext
+from shiplap.flows.function_install import FunctionInstall
 from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy, SweptFacts
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import Node, Pod
@@ -109,6 +110,17 @@ class ActivePolicies:
 
 NO_POLICIES = ActivePolicies()
 """Those of a cluster in which no optional feature is on."""
+
+
+def refresh(install: FunctionInstall, region: str, limit_s: float) -> None:
+    """Let each policy describe anew what AWS says in a Region, for the first cluster there that is a reason to.
+
+    No call of AWS may last longer than `limit_s` seconds. Raises StoreError.
+    """
+    clusters = [cluster for cluster in install.settings.clusters if cluster.region == region]
+    for name in sorted({name for cluster in clusters for name in cluster.policies_on}):
+        wanting = (cluster for cluster in clusters if name in cluster.policies_on)
+        any(flow_of(name).refreshed(cluster, install, limit_s) for cluster in wanting)
 
 
 def interrupted(claim: NodeClaim, context: FlowContext) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from shiplap.errors import StoreError
+from shiplap.errors import AwsError, StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import COMMITMENTS
 from shiplap.flows.policies.policy import DecisionFacts
@@ -18,7 +18,7 @@ from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.commitments.account_commitments import AccountCommitments, CommitmentSettings, InstanceUse, merged
 from shiplap.policies.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, counted_on, room_left
 from shiplap.policies.commitments.commitment_use import SharedUse, UsedCommitments
-from shiplap.ports import DecisionState
+from shiplap.ports import CommitmentSource, CommitmentStore, DecisionState, Meter
 from shiplap.scheduling.model.claim_nodes import pair
 from shiplap.settings import ClusterSettings
 
@@ -161,3 +161,32 @@ def note_use(
     context.meter.count("CommitmentsMoved")
     _LOG.info("another cluster used commitments first", extra={"cluster": settings.name})
     return None
+
+
+def refresh_commitments(
+    wanted: CommitmentSettings, source: CommitmentSource, store: CommitmentStore, meter: Meter
+) -> None:
+    """Describe the account's commitments anew; those known before stay if AWS refuses, and end when they are too old.
+
+    Where only written plans are counted on, these are the account's other instances alone.
+
+    Raises:
+        StoreError: they could not be stored.
+    """
+    try:
+        known = source.describe(others_alone=not wanted.share)
+    except AwsError as error:
+        meter.count("CommitmentsNotDescribed")
+        _LOG.warning("commitments not described: %s", error, extra={"code": error.code})
+        return
+    store.save(known)
+    _LOG.info(
+        "commitments described",
+        extra={
+            "region": known.region,
+            "savings_plans": len(known.savings_plans),
+            "reserved_instances": len(known.reserved_instances),
+            "instances_of_others": sum(use.count for use in known.others),
+            "left_out": {item.id: item.reason for item in known.left_out},
+        },
+    )

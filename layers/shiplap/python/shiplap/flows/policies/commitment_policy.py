@@ -10,10 +10,13 @@ from msgspec.structs import replace
 
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
+from shiplap.flows.function_install import FunctionInstall
+from shiplap.flows.optional.optional_calls import limited
 from shiplap.flows.policies.commitment_inputs import (
     commitment_room,
     note_use,
     read_commitments,
+    refresh_commitments,
     running_use,
     used_commitments,
 )
@@ -60,6 +63,16 @@ class CommitmentPolicy(Policy):
         from shiplap.policies.commitments.commitment_input import CommitmentsInUse  # noqa: PLC0415 - as above
 
         return CommitmentsInUse(used_commitments(self.settings.commitments, self._known, self.settings.name, facts))
+
+    @classmethod
+    def refreshed(cls, cluster: ClusterSettings, install: FunctionInstall, limit_s: float) -> bool:
+        """Describe the account's commitments in the Region of a cluster that has a place for them."""
+        wanted, store = cluster.commitments, install.context(cluster).commitments
+        if wanted is None or store is None:
+            return False
+        source = limited(install.optional, install.commitment_source(cluster.region), limit_s)
+        refresh_commitments(wanted, source, store, install.meter)
+        return True
 
     def may_commit(self, launches: Launches) -> bool:
         """Let other clusters know what of commitments these claims will use; False if one of them was first."""

@@ -14,6 +14,7 @@ import msgspec
 from shiplap.disruption.commands import Decision, DisruptionProposal, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionInput
 from shiplap.flows.context import FlowContext, TypesFor
+from shiplap.flows.function_install import FunctionInstall
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.readiness.joins import JoinHistory
@@ -117,6 +118,14 @@ class Policy:
 
     def sweep(self, facts: SweptFacts) -> None:
         """Do the chores of a sweep. Raises StoreError."""
+
+    @classmethod
+    def refreshed(cls, cluster: ClusterSettings, install: FunctionInstall, limit_s: float) -> bool:
+        """Describe anew what AWS says for the Region of a cluster; False if this cluster is no reason to.
+
+        No call of AWS may last longer than `limit_s` seconds. Raises StoreError.
+        """
+        return False
 
     @classmethod
     def interrupted(cls, claim: NodeClaim, context: FlowContext) -> None:
