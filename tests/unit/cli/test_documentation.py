@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from shiplap.manifests.files.loading import inspect_files
+from shiplap.policies.registry import POLICIES
+from shiplap.settings import ClusterSettings
 from shiplap_cli.command_tree import commands
 from shiplap_cli.main import COMMANDS
 
@@ -74,6 +76,17 @@ def test_every_decision_record_is_in_the_architecture_page() -> None:
     architecture = (ROOT / "docs" / "architecture.md").read_text()
     records = sorted(page.name for page in (ROOT / "docs" / "decisions").iterdir())
     assert [record for record in records if f"](decisions/{record})" not in architecture] == []
+
+
+def test_every_policy_has_a_stage_and_is_off_until_it_is_beta() -> None:
+    page = (ROOT / "docs" / "features.md").read_text()
+    nothing = ClusterSettings(name="blue", region="eu-west-1")
+    for entry in POLICIES:
+        row = re.search(rf"^\| \[{entry.name.replace('_', ' ')}\].*$", page, re.MULTILINE)
+        assert row, entry.name
+        stage = row.group(0).split("|")[2].strip()
+        assert stage in ("alpha", "beta", "stable")
+        assert stage != "alpha" or entry.name not in nothing.policies_on
 
 
 def test_words_of_our_own_are_linked_where_the_readme_first_uses_them() -> None:
