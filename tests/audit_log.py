@@ -137,7 +137,7 @@ def text(written: Mapping[str, Any]) -> str:
 def delivery(
     *lines: str, cluster: str = "demo", kind: str = "DATA_MESSAGE", group: str | None = None
 ) -> dict[str, dict[str, str]]:
-    """What Lambda is handed for some lines of a cluster's audit log."""
+    """Return the event that Lambda passes to the audit function for some lines of a cluster's audit log."""
     return packed(
         {
             "messageType": kind,

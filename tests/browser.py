@@ -48,7 +48,7 @@ class Seen(NamedTuple):
 
 
 def chromium() -> str | None:
-    """Where Chromium is, if it is."""
+    """Return the path of Chromium; None if it is not installed."""
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
@@ -121,7 +121,7 @@ class Browser:
         return Seen(png, wider, self.problems(), self.requests(url))
 
     def problems(self) -> list[str]:
-        """What the console says since the page was opened."""
+        """Return the log entries, messages and exceptions of the console since the page was opened."""
         found = []
         for event in self.events:
             if event["method"] == "Runtime.exceptionThrown":
@@ -133,7 +133,7 @@ class Browser:
         return found
 
     def requests(self, url: str) -> list[str]:
-        """What was asked for since, beside the page itself and what is in it."""
+        """Return the URLs that the page has requested since, without the page itself and the data in it."""
         asked = [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
         return [address for address in asked if address != url and not address.startswith("data:")]
 

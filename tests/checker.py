@@ -165,7 +165,7 @@ class Judge:
         yield from collisions([*owners, *((pod.metadata.name, ports(pod.spec)) for pod in pods)])
 
     def _requests(self, claim: PlannedClaim, pods: list[Pod]) -> Iterator[str]:
-        """What a claim says about itself: at least what its pods and the fewest daemons ask, and allocatable for it."""
+        """Yield each request of a claim below its pods and the fewest daemons, or above its allocatable amount."""
         loads = [
             add(map(requests, self.daemons_on(node, claim.taints)))
             for name in claim.instance_types
@@ -252,7 +252,7 @@ class Judge:
                     yield f"pool {name}: {resource} {used[resource]} over limit {limit}"
 
     def used(self, pool: str) -> Amounts:
-        """What exists, is in flight and is planned, each claim as the largest type it may become."""
+        """Return the use of a pool: existing, in flight, planned; a claim counts as the largest type it may become."""
         paired = {claim.node_name for claim in self.snapshot.claims}
         amounts = [
             {"nodes": 1, **{key: amount(key, text) for key, text in node.status.capacity.items()}}
@@ -324,7 +324,7 @@ class Judge:
                 yield f"there is no node {place.name}"
 
     def on_claim(self, claim: NodeClaim, pods: list[Pod]) -> Iterator[str]:
-        """What is wrong with putting these pods on a claim in flight, whatever it becomes."""
+        """Yield each fault in putting these pods on a claim in flight, whatever node it becomes."""
         yield from (
             f"{_key(pod)} does not tolerate the taints" for pod in pods if not tolerates(claim.plan.taints, pod.spec)
         )
@@ -343,7 +343,7 @@ class Judge:
                 yield from self._load(name, item, pods, node, claim.plan.taints, estimate=estimate)
 
     def on_node(self, node: Node, pods: list[Pod]) -> Iterator[str]:
-        """What is wrong with putting these pods on a node next to those that use it."""
+        """Yield each fault in putting these pods on a node next to the pods that use it."""
         if node.spec.unschedulable or node.metadata.name in self._leaving():
             yield "is cordoned or on its way out"
         labels = {"kubernetes.io/hostname": node.metadata.name, **node.metadata.labels}
@@ -432,7 +432,7 @@ class Judge:
 
 
 def pilot(item: InstanceType) -> str:
-    """How snapshots name an unverified (AMI, type, kubelet settings)."""
+    """Return the name that snapshots give an unverified (AMI, type, kubelet settings)."""
     return f"{item.ami}/{item.name}#{item.kubelet_hash}"
 
 

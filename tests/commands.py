@@ -18,12 +18,12 @@ class Shiplap:
         self._capsys, self._always = capsys, always
 
     def __call__(self, *arguments: str | Path, code: int | None = 0) -> str:
-        """What is printed; for a code of None the exit code says yes or no, which is of no matter."""
+        """Return the output; for a code of None the exit code means yes or no and does not matter."""
         assert run([*map(str, arguments), *map(str, self._always)]) in ((0, 1) if code is None else (code,))
         return self._capsys.readouterr().out
 
     def json(self, *arguments: str | Path, code: int | None = 0) -> Any:
-        """What is printed as JSON."""
+        """Return the JSON output."""
         return json.loads(self(*arguments, "-o", "json", code=code))
 
     def page(self, *arguments: str | Path, code: int | None = 0) -> str:

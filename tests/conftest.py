@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Holds the settings and fixtures that all tests share."""
 
 from __future__ import annotations
 

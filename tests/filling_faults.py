@@ -1,4 +1,4 @@
-"""What is wrong with a filling: a plain account of every rule, for tests and for whoever doubts one."""
+"""Finds the faults of a filling: a plain account of every rule, for tests and for people who doubt a rule."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _TIMEOUT_S = 300
 
 @cache
 def folder_of(module: tuple[str, str]) -> Path:
-    """Where Go has unpacked a module, from its cache or from the registry.
+    """Return the folder into which Go has unpacked a module, from its cache or from the registry.
 
     Skips the test where neither has it, and where there is no Go; fails it there in CI.
     """
@@ -59,7 +59,7 @@ def download(name: str) -> tuple[Path, str]:
 
 
 class _Download(NamedTuple):
-    """What Go answered: a folder and its sum, or why there is none."""
+    """Go's answer: a folder and its sum, or the reason why there is no folder."""
 
     folder: Path | None
     sum: str = ""

@@ -132,7 +132,7 @@ class _Search(NodesOfPools):
                 yield f"{types[0].name} of pool {pool.metadata.name}"
 
     def _varied(self, pool: NodePool, types: list[InstanceType]) -> bool:
-        """Whether these types have as many distinct values as the pool wants."""
+        """True if these types have as many distinct values as the pool wants."""
         if self.snapshot.settings.min_values_policy == "BestEffort":
             return True
         for rule in pool.spec.template.spec.requirements:
@@ -164,7 +164,7 @@ class _Search(NodesOfPools):
 
 
 def _defined(judge: Judge, key: str) -> bool:
-    """Whether any type says something about a label."""
+    """True if any type has a requirement for a label."""
     return any(
         entry.key == key for types in judge.types.values() for item in types.values() for entry in item.requirements
     )

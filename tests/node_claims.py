@@ -25,7 +25,7 @@ def with_fields(claim: NodeClaim, **fields: Any) -> NodeClaim:
 
 
 def changes(claim: NodeClaim, **fields: Any) -> ClaimChanges:
-    """What `advance` is given so that these fields of the claim, its own or of its parts, have these values."""
+    """Return the changes with which `advance` gives these fields of the claim, or of its parts, these values."""
     own = {name: value for name, value in fields.items() if name in NodeClaim.__struct_fields__}
     after = with_fields(claim, **fields)
     parts = {name: getattr(after, name) for name in ("plan", "launch", "instance")}

@@ -94,7 +94,7 @@ def places(value: Any, path: Steps = ()) -> Iterator[Steps]:
 
 
 def at(document: Any, path: Sequence[str | int]) -> Any:
-    """What is at a path."""
+    """Return the value at a path."""
     for step in path:
         document = document[step]
     return document

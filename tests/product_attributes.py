@@ -1,4 +1,4 @@
-"""Which fields of structs product code reads: the names of all attributes in its source."""
+"""Finds the fields of structs that product code reads: the names of all attributes in its source."""
 
 from __future__ import annotations
 

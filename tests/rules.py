@@ -59,7 +59,7 @@ def most(lists: Iterable[Mapping[str, int]]) -> Amounts:
 
 
 def requests(pod: Pod) -> Amounts:
-    """What a pod takes of a node: containers and sidecars, or the largest init step; its own; overhead; one place."""
+    """Return the requests of a pod: containers and sidecars, or the largest init step; its own; overhead; one place."""
     spec = pod.spec
     held = {status.name: status for status in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
     running = [_of_container(container, held) for container in spec.containers]
@@ -113,7 +113,7 @@ def collisions(taken: Iterable[tuple[str, list[tuple[int, str, str]]]]) -> Itera
 
 
 def tolerates(taints: Iterable[Any], spec: PodSpec) -> bool:
-    """Whether a pod may be scheduled despite these taints; preferences keep nobody away."""
+    """True if a pod may be scheduled despite these taints; preferences keep no pod away."""
     return all(
         taint.effect == "PreferNoSchedule" or any(_tolerates(entry, taint) for entry in spec.tolerations)
         for taint in taints
@@ -134,7 +134,7 @@ _IS_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch
 
 
 def suits(spec: PodSpec, node: Labels) -> bool:
-    """Whether node selector and required node affinity hold on a node with these labels."""
+    """True if node selector and required node affinity hold on a node with these labels."""
     node = stable(node)
     if any(node.get(_OLDER.get(key, key)) != value for key, value in spec.node_selector.items()):
         return False
@@ -153,7 +153,7 @@ def stable(labels: Labels) -> dict[str, str]:
 
 
 def meets(node: Labels, terms: Iterable[Iterable[Any]]) -> bool:
-    """Whether some term's expressions all hold."""
+    """True if all expressions of some term hold."""
     return any(
         all(holds(node.get(_OLDER.get(rule.key, rule.key)), rule.operator, rule.values) for rule in term)
         for term in terms
@@ -161,7 +161,7 @@ def meets(node: Labels, terms: Iterable[Iterable[Any]]) -> bool:
 
 
 def holds(value: str | None, operator: str, values: tuple[str, ...]) -> bool:
-    """Whether a label's value, None when it is missing, satisfies one expression."""
+    """True if a label's value, None when it is missing, satisfies one expression."""
     match operator:
         case "In":
             return value in values
@@ -179,7 +179,7 @@ def holds(value: str | None, operator: str, values: tuple[str, ...]) -> bool:
 
 
 def volumes_allow(view: ClusterView, pod: Pod, node: Labels) -> bool:
-    """Whether every volume of a pod may be used on a node with these labels."""
+    """True if every volume of a pod may be used on a node with these labels."""
     node = stable(node)
     return all(
         not alternatives or any(all(node.get(key) in values for key, values in term) for term in alternatives)

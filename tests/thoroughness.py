@@ -1,4 +1,4 @@
-"""How long tests may search: `make test` takes minutes, `make test-all` runs everything, as CI does.
+"""Sets how long tests may search: `make test` takes minutes, `make test-all` runs everything, as CI does.
 
 Tests that take long by their nature are marked `thorough`: they deploy stacks, compile programs or play whole stories.
 `make test` leaves them out and draws a sixth of the examples of each property.

@@ -121,7 +121,7 @@ def lacking_company(places: Sequence[Place]) -> Iterator[str]:
 
 
 def _why_it_starts_nothing(here: Place, pod: Pod, places: Sequence[Place]) -> str:
-    """What forbids a pod to be the first of a series, or the others to join it there; empty if nothing does."""
+    """Return the reason why a pod cannot be the first of a series, or the other pods cannot join it; empty if none."""
     terms = required_terms(pod, "pod_affinity")
     keys = {term.topology_key for term in terms}
     if any(here.domain(key) is None for key in keys):
@@ -138,7 +138,7 @@ def _why_it_starts_nothing(here: Place, pod: Pod, places: Sequence[Place]) -> st
 
 
 def _joins(here: Place, pod: Pod, places: Sequence[Place], certain: Collection[int]) -> bool:
-    """Whether pods that are certain to be there are company for a pod, over the label of each of its terms."""
+    """True if pods that are certain to be there are company for a pod, over the label of each of its terms."""
     terms = required_terms(pod, "pod_affinity")
     return all(
         any(
@@ -215,7 +215,7 @@ def _left_over(
 def _heights(
     place: Place, pod: Pod, places: Sequence[Place], standing: Mapping[str, Sequence[Pod]]
 ) -> list[int] | None:
-    """How many counted pods the pod's domains hold now; None when a constraint forbids them."""
+    """Return the number of counted pods in each of the pod's domains now; None when a constraint forbids them."""
     heights = []
     for rule in spreads_of(pod):
         mine = place.domain(rule.topology_key)
@@ -239,14 +239,14 @@ def _heights(
 
 
 def _takes_part(place: Place, pod: Pod, rule: TopologySpreadConstraint) -> bool:
-    """Whether a place makes its domain one to compare with. Nodes launched for others alone may turn out anywhere."""
+    """True if a place makes its domain one to compare with. Nodes for other pods alone may turn out anywhere."""
     if place.leaving:
         return False
     return not place.planned or any(selected(rule, pod, one) or rule in spreads_of(one) for one in place.new)
 
 
 def looks_at(pod: Pod, place: Place, rule: TopologySpreadConstraint | None = None) -> bool:
-    """Whether the pod's selector and node affinity allow the place, and its tolerations where the rule says so."""
+    """True if the pod's selector and node affinity allow the place, and, if the rule asks, the pod's tolerations."""
     if rule is not None and rule.node_taints_policy == "Honor":
         for taint in place.taints:
             if taint.effect != "PreferNoSchedule" and not any(
@@ -287,7 +287,7 @@ def required_terms(pod: Pod, kind: str) -> tuple[PodAffinityTerm, ...]:
 
 
 def selected(rule: TopologySpreadConstraint, pod: Pod, other: Pod) -> bool:
-    """Whether a pod's spread constraint counts another pod."""
+    """True if a pod's spread constraint counts another pod."""
     same = (pod.metadata.namespace or "default") == (other.metadata.namespace or "default")
     alike = all(
         other.metadata.labels.get(key) == pod.metadata.labels[key]
@@ -298,7 +298,7 @@ def selected(rule: TopologySpreadConstraint, pod: Pod, other: Pod) -> bool:
 
 
 def counts(term: PodAffinityTerm, pod: Pod, other: Pod) -> bool:
-    """Whether a pod's (anti-)affinity term counts another pod; namespaces are listed, all or the pod's own."""
+    """True if a pod's (anti-)affinity term counts another pod; namespaces are listed, all or the pod's own."""
     everywhere = term.namespace_selector is not None
     names = term.namespaces or (pod.metadata.namespace or "default",)
     return (everywhere or (other.metadata.namespace or "default") in names) and _matches(

@@ -95,7 +95,7 @@ def _nodes_of(pool: NodePool, item: InstanceType) -> Iterator[Candidate]:
 
 
 def _suits(pod: Pod, candidate: Candidate) -> bool:
-    """Whether resources, taints and the pod's node selection allow it."""
+    """True if resources, taints and the pod's node selection allow the candidate."""
     return (
         candidate.free[PODS] >= 1
         and candidate.free[CPU] >= _cpu(pod)
@@ -114,7 +114,7 @@ def _allowed(pod: Pod, here: Place, places: Sequence[Place], domains: Sequence[P
 
 
 def _parts_nobody(pod: Pod, here: Place, places: Sequence[Place]) -> bool:
-    """Whether every pod of the plan still has its company if this one binds before all others."""
+    """True if every pod of the plan still has its company if this pod binds before all other pods."""
     others = [place for place in places if place is not here]
     return not list(lacking_company([*others, replace(here, new=[*here.new, pod])]))
 

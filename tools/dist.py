@@ -52,7 +52,7 @@ def build(folder: Path) -> list[Path]:
 
 
 def declared(wheel: Path) -> list[Requirement]:
-    """What a wheel says it depends on, with the markers of its extras."""
+    """Return the dependencies that a wheel declares, with the markers of its extras."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         lines = archive.read(name).decode().partition("\n\n")[0].splitlines()

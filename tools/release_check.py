@@ -33,7 +33,7 @@ def problems() -> Iterator[str]:
 
 
 def changelog_problems(text: str, version: str) -> Iterator[str]:
-    """What the changelog lacks for a version; headings are `## [1.2.0] - 2026-01-31`."""
+    """Yield what the changelog lacks for a version; headings are `## [1.2.0] - 2026-01-31`."""
     sections = dict(re.findall(r"^## \[([^]]+)\]([^\n]*\n.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     if re.search(r"^\* ", sections.get("Unreleased", ""), re.MULTILINE):
         yield (

@@ -71,7 +71,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class VpcConfig(_Part, frozen=True):
-    """Where functions that talk to a private API endpoint sit: ids of subnets and security groups of one VPC.
+    """The place of functions that call a private API endpoint: ids of subnets and security groups of one VPC.
 
     `name` tells the networks of an install apart; one of them goes without.
     """
@@ -139,12 +139,12 @@ class ClusterDocument(_Part, frozen=True):
 
     @property
     def reads_cluster(self) -> bool:
-        """Whether the manifests are those of the cluster's API server."""
+        """True if the manifests are those of the cluster's API server."""
         return self.manifests == LIVE
 
     @property
     def allowed(self) -> AllowedResources:
-        """What EC2NodeClasses of the cluster's API server may name."""
+        """Return the resources that EC2NodeClasses of the cluster's API server may name."""
         return AllowedResources(**{field: getattr(self, field) for field in AllowedResources.__struct_fields__})
 
 
@@ -210,12 +210,12 @@ class ServedCluster(msgspec.Struct, frozen=True):
 
     @property
     def access_entry(self) -> bool:
-        """Whether the stack makes EKS access entries for this cluster."""
+        """True if the stack makes EKS access entries for this cluster."""
         return self.document.access == "entry"
 
     @property
     def asks_eks(self) -> bool:
-        """Whether EKS is asked about this cluster: for the address of its API server, or for its ARN."""
+        """True if functions ask EKS about this cluster: for the address of its API server, or for its ARN."""
         return not self.document.endpoint or self.document.zonal_shift
 
     @property
@@ -225,7 +225,7 @@ class ServedCluster(msgspec.Struct, frozen=True):
 
     @property
     def has_own_node_role(self) -> bool:
-        """Whether the stack makes a node role: an EC2NodeClass, or `nodeRoles`, names it."""
+        """True if the stack makes a node role: an EC2NodeClass, or `nodeRoles`, names it."""
         return self.own_node_role in self.node_roles
 
     def identity_path(self, *below: str) -> str:
@@ -242,7 +242,7 @@ class ServedCluster(msgspec.Struct, frozen=True):
 
     @property
     def is_ipv6(self) -> bool:
-        """Whether pods and services have IPv6 addresses: EKS gives them by the family of the service range."""
+        """True if pods and services have IPv6 addresses: EKS gives them by the family of the service range."""
         return ":" in self.settings.service_cidr
 
     @property
@@ -298,7 +298,7 @@ class InstallConfig(msgspec.Struct, frozen=True):
         return tuple(cluster for cluster in self.clusters if cluster.document.audit)
 
     def settings(self) -> Settings:
-        """What is compiled into the settings layer."""
+        """Return the settings that are compiled into the settings layer."""
         written = self.document.otlp
         otlp = OtlpSettings(written.endpoint, written.headers_secret) if written is not None else None
         clusters = tuple(cluster.settings for cluster in self.clusters)
@@ -339,7 +339,7 @@ def read(path: Path) -> InstallConfig:
 
 
 def refusal(path: Path, where: Where, reason: str) -> InvalidInput:
-    """What is wrong with the install that a shiplap.yaml describes, at a field of it."""
+    """Return the error for a field of the install that a shiplap.yaml describes."""
     return _refusal(read_documents(path)[0], where, reason)
 
 
@@ -443,7 +443,7 @@ def _refuse_other_partitions(manifests: Path, region: str) -> None:
 
 
 def _named_in(node_class: EC2NodeClass) -> Iterator[tuple[Where, str]]:
-    """What an EC2NodeClass may name by ARN, each with its field."""
+    """Yield the names in an EC2NodeClass that may be ARNs, each with its field."""
     for index, term in enumerate(node_class.spec.ami_selector_terms):
         yield ("spec", "amiSelectorTerms", index, "ssmParameter"), term.ssm_parameter
     for index, device in enumerate(node_class.spec.block_device_mappings):
@@ -531,7 +531,7 @@ def _region_problems(install: InstallDocument) -> Iterator[Problem]:
 
 
 def _named_resources(install: InstallDocument) -> Iterator[tuple[Where, str]]:
-    """What the file names by ARN, or may: each with its field."""
+    """Yield the names in the file that are ARNs, or may be: each with its field."""
     yield ("alarmTopic",), install.alarm_topic
     yield ("permissionsBoundary",), install.permissions_boundary
     if install.otlp is not None:
@@ -544,7 +544,7 @@ def _named_resources(install: InstallDocument) -> Iterator[tuple[Where, str]]:
 
 
 def _other_partition(name: str, region: str) -> str:
-    """Why an ARN cannot be used in a Region: partitions know nothing of each other; empty for anything else."""
+    """Return why an ARN cannot be used in a Region: partitions know nothing of each other; empty for anything else."""
     named, own = name.split(":")[1:2], partition_of(region)
     if not name.startswith("arn:") or named == [own]:
         return ""

@@ -27,7 +27,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 class WrittenTemplate(NamedTuple):
-    """What was written: the template, and the assets that it expects in its bucket under their file names."""
+    """The files written: the template, and the assets that it expects in its bucket under their file names."""
 
     stack: str
     bucket: str

@@ -1,4 +1,4 @@
-"""What AWS allows, held against the synthesised templates before anything is deployed.
+"""Holds the quotas of AWS against the synthesised templates before anything is deployed.
 
 All quotas here are published ones that cannot be raised, or their defaults. Names that AWS chooses when it deploys are
 reckoned long.
@@ -55,7 +55,7 @@ _STATEMENT_FRAME = 220
 
 
 def exceeded(templates: Templates) -> Iterator[str]:
-    """What is too much, in words, with what to do; templates by the name of their stack."""
+    """Yield each quota exceeded, in words, with what to do; templates by the name of their stack."""
     for check in (_templates, _roles, _functions, _queues, _events, _dashboards):
         yield from check(templates)
 

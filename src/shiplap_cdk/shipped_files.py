@@ -10,7 +10,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def is_installed() -> bool:
-    """Whether this is the wheel, not a checkout."""
+    """True if this is the wheel, not a checkout."""
     return _IN_WHEEL.exists()
 
 

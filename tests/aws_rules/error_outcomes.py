@@ -45,7 +45,7 @@ Check = Callable[[ErrorText, Way, Seen], str]
 
 
 def difference(row: ErrorText, seen: dict[Way, Seen]) -> str:
-    """How what Shiplap does differs from what the thread reports; empty if it does not."""
+    """Return the differences between what Shiplap does and what the thread reports; empty if there are none."""
     found = {way: _CHECKS[row.outcome](row, way, noted) for way, noted in seen.items()}
     return "; ".join(f"{way}: {text}" for way, text in found.items() if text)
 

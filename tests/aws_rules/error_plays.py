@@ -92,7 +92,7 @@ _TYPE = re.compile(r"\b[a-z][a-z0-9-]*\.(?:metal|nano|micro|small|medium|large|\
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What an adapter made of an answer.
+    """Holds the results of an adapter that gets an answer of AWS.
 
     error: the error it raised, None without.
     kinds: the kinds of refused offerings.
@@ -140,7 +140,7 @@ class Aws:
 
 
 def seen(aws: Aws, operation: str, act: Callable[[], Any]) -> Seen:
-    """What an act leads to."""
+    """Return the result of an act: its answer or its ShiplapError, and how often the operation was sent."""
     try:
         answer = act()
     except ShiplapError as error:
@@ -178,7 +178,7 @@ _GIVEN = _xml(
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What is asked of EC2. The first offering is of the type that the error's text names, if it names one."""
+    """The request to EC2. The first offering is of the type that the error's text names, if it names one."""
 
     offerings: tuple[tuple[str, str], ...]
     capacity_type: str
@@ -449,7 +449,7 @@ _OF_TEMPLATES = {
 
 
 def plays(row: ErrorText) -> dict[str, Seen]:
-    """What the adapters make of an error, by the way in which it comes."""
+    """Return the results of the adapters for an error, by the way in which the error comes."""
     if row.service == "sts":
         return {"credentials": _credentials(row)}
     key = _MET_AS.get((row.service, row.operation), (row.service, row.operation))

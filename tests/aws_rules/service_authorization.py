@@ -77,7 +77,7 @@ class Kind(NamedTuple):
 
 
 def statement_problems(statement: Mapping[str, Any]) -> list[str]:
-    """What a statement says that AWS's reference does not know, one line each; nothing when all is well."""
+    """Return the parts of a statement that AWS's reference does not know, one line each; nothing when all is well."""
     return list(_statement_problems(statement))
 
 
@@ -181,7 +181,7 @@ def _normal(key: str) -> str:
 
 
 def _overlap(pattern: str, arn: str) -> bool:
-    """Whether an ARN with `*` and `?` can stand for one of the form `arn:${Partition}:…`."""
+    """True if an ARN with `*` and `?` can stand for one of the form `arn:${Partition}:…`."""
     given, form = pattern.split(":", 5), arn.split(":", 5)
     if len(given) != len(form):
         return False
@@ -197,7 +197,7 @@ def _tokens(text: str) -> tuple[str, ...]:
 
 
 def _meet(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
-    """Whether some text matches both patterns."""
+    """True if some text matches both patterns."""
     reached = {(0, 0)}
     for i in range(len(left) + 1):
         for j in range(len(right) + 1):

@@ -35,7 +35,7 @@ UNBOUND = {
 
 
 def source_problems(statement: Mapping[str, Any], made: Mapping[str, set[str]]) -> list[str]:
-    """What is wrong with the sources of a statement for services. `made` holds ARNs of this install by type."""
+    """Return the faults in the sources of a statement for services. `made` holds ARNs of this install by type."""
     return list(_problems(statement, made))
 
 

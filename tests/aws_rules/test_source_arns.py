@@ -1,4 +1,4 @@
-"""Which resources services may act for, held against the forms that AWS documents for each service."""
+"""Compares the resources that services may act for with the forms that AWS documents for each service."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class ClusterDraft:
         self.policies[type(made)] = made
 
     def policy(self, kind: type[Input]) -> Input | None:
-        """What an optional feature knows so far."""
+        """Return the input of an optional feature so far; None if it has none."""
         return cast("Input | None", self.policies.get(kind))
 
     def some_workloads(self) -> list[Workload]:
@@ -201,7 +201,7 @@ class ClusterDraft:
         return {"matchLabels": {"app": chosen.labels["app"]}}
 
     def snapshot(self) -> Snapshot:
-        """What the planner decides on."""
+        """Return the snapshot on which the planner decides."""
         storage = [item for workload in self.workloads for item in workload.storage()]
         view = ClusterView(
             pods=tuple(self._pods()),

@@ -93,7 +93,7 @@ def _without_empty(value: Any) -> Any:
 
 
 def _limits_that_help(before: Decided) -> str:
-    """What explain says of limits gives the first pod left out a place, and one unit less does not."""
+    """Check that the limits which explain proposes give the first pod left out a place, and one unit less does not."""
     snapshot = before.snapshot
     if snapshot.policy(CeilingInput) or snapshot.policy(SleepInput) or not left_out(before.plan):
         return ""
@@ -108,7 +108,7 @@ def _limits_that_help(before: Decided) -> str:
 
 
 def problem(snapshot: Snapshot, key: str, wanted: Sequence[Edit]) -> str:
-    """What is wrong with edits that are said to be the least that gives a pod a place and costs no pod its own."""
+    """Return the fault of edits that shall be the least that gives a pod a place and costs no pod its own."""
     out = set(left_out(plan(snapshot)))
 
     def suffices(edit: Sequence[Edit]) -> bool:

@@ -151,7 +151,7 @@ def _carried_out(snapshot: Snapshot, decided: Decision, moved_in: dict[str, floa
 
 
 def problem(before: Snapshot, decided: Decision, after: Snapshot) -> str:
-    """What is wrong with a decision that has been carried out: a pod without its node, or nothing saved."""
+    """Return the fault of a decision that has been carried out: a pod has lost its node, or nothing is saved."""
     nodes = {node.metadata.name for node in after.view.nodes}
     static = {pool.metadata.name for pool in before.manifests.node_pools if pool.spec.replicas is not None}
     kept = {claim.node_name for claim in before.claims if claim.plan.node_pool not in static}

@@ -103,7 +103,7 @@ def with_options(seed: int, number: int, options: Iterable[str]) -> DrawnCluster
 
 @dataclass
 class Coverage:
-    """Which options have met so far."""
+    """Counts the pairs and triples of options that drawn clusters have combined so far."""
 
     clusters: int = 0
     pairs: Counter[frozenset[str]] = field(default_factory=Counter)

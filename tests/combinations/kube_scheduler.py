@@ -64,7 +64,7 @@ class Fitting(msgspec.Struct, frozen=True):
 
 
 class SchedulerVerdict(msgspec.Struct, frozen=True):
-    """What kube-scheduler makes of a plan; `error` says why it could not be judged."""
+    """The verdict of kube-scheduler on a plan; `error` is the reason why it could not judge the plan."""
 
     unbound: tuple[Unbound, ...] = ()
     fitting: tuple[Fitting, ...] = ()
@@ -87,7 +87,7 @@ class KubeScheduler(LineProgram):
     """The program at work, one cluster at a time."""
 
     def judge(self, snapshot: Snapshot, plan: Plan, rng: Random) -> SchedulerVerdict:
-        """What the program says of a plan, in orders that are drawn.
+        """Return the verdict of kube-scheduler on a plan, in orders that are drawn.
 
         Raises:
             InvalidInput: the program cannot read the cluster.
@@ -98,7 +98,7 @@ class KubeScheduler(LineProgram):
         return found
 
     def answer(self, line: bytes) -> SchedulerVerdict:
-        """What the program says of one line."""
+        """Return the verdict of kube-scheduler on one line."""
         self.send(line + b"\n")
         return msgspec.json.decode(self.receive(), type=SchedulerVerdict)
 

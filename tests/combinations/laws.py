@@ -82,7 +82,7 @@ class KnownDefect:
 
 @dataclass(frozen=True)
 class Law:
-    """How to change a cluster, and what is wrong with the plan of the changed one beside that of the first."""
+    """Changes a cluster, and compares the plan of the changed cluster with the first plan."""
 
     name: str
     change: Callable[[Decided, Random], Snapshot | None]
@@ -95,7 +95,7 @@ class Law:
         return cls(name, _unchanged, lambda before, _: judge(before), known)
 
     def broken_by(self, before: Decided, rng: Random) -> str | None:
-        """What is wrong, empty if nothing is, None if the law says nothing about this cluster."""
+        """Return the fault; empty if there is none, None if the law does not apply to this cluster."""
         changed = self.change(before, rng)
         return None if changed is None else self.compare(before, Decided(changed))
 
@@ -115,7 +115,7 @@ def the_same_but_ties(before: Decided, after: Decided) -> str:
 
 
 def _by_kind(essence: Mapping[str, Any], snapshot: Snapshot) -> Any:
-    """What is essential, with the workloads of pods in the place of their names."""
+    """Return the essence of a plan with the workloads of pods in the place of their names."""
     kinds = {
         pod.key: f"{pod.metadata.namespace}/{pod.metadata.labels.get('app')}"
         for pod in snapshot.view.pods
@@ -305,7 +305,7 @@ def _no_zones_merged(before: Decided, after: Decided) -> str:
 
 
 def _steepest(decided: Decided, owner: tuple[str, str], zones: Collection[str]) -> int:
-    """How many pods more a zone that gets a spread pod holds than the emptiest of these zones; 0 if none gets one."""
+    """Return by how many pods a zone that gets a spread pod exceeds the emptiest of these zones; 0 if none gets one."""
     counts, filled = zones_of(decided, owner), _zones_given(decided, owner)
     return max((counts[zone] for zone in filled), default=0) - min(counts[zone] for zone in zones) if filled else 0
 
@@ -531,7 +531,7 @@ def byte_for_byte(before: Decided, after: Decided) -> str:
 
 
 def _more_supply(before: Decided, rng: Random) -> Snapshot | None:
-    """What is sold out comes back, or limits go, or there is one more NodePool for all pods."""
+    """Bring sold-out offerings back, remove limits, or add one more NodePool for all pods."""
     change = rng.choice([_nothing_sold_out, _without_limits, _one_more_pool])
     if change is _nothing_sold_out and any(map(_spreads_over_supply, before.snapshot.view.pods)):
         return None  # what comes back is a domain again: it holds down the others, whatever a limit leaves of it
@@ -539,7 +539,7 @@ def _more_supply(before: Decided, rng: Random) -> Snapshot | None:
 
 
 def _spreads_over_supply(pod: Pod) -> bool:
-    """Whether a required spread of a pod has domains that may be sold out."""
+    """True if a required spread of a pod has domains that may be sold out."""
     return any(rule.topology_key != HOST for rule in spreads_of(pod))
 
 

@@ -79,7 +79,7 @@ class Tally:
 
 
 def verdict(law: Law, cluster: DrawnCluster, before: Decided) -> str | None:
-    """What is wrong, empty if nothing is, None if the law says nothing about the cluster.
+    """Return the fault; empty if there is none, None if the law does not apply to the cluster.
 
     Raises:
         ShiplapError: the cluster cannot be read.
@@ -93,7 +93,7 @@ def verdict(law: Law, cluster: DrawnCluster, before: Decided) -> str | None:
 
 
 class Suite(StrEnum):
-    """Which laws are played."""
+    """Names the laws that are played."""
 
     PLANS = "plans"
     SCHEDULER = "scheduler"

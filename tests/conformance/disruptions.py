@@ -156,7 +156,7 @@ class Verdict:
         return {name for command in self.commands for name in command.nodes}
 
     def blocked(self, name: str) -> str:
-        """Why a node is not disrupted; empty when nothing is said of it."""
+        """Return the reason why a node is not disrupted; empty when the decision has no entry for it."""
         return next((entry.reason for entry in self.decision.blocked if entry.node == name), "")
 
 
@@ -183,7 +183,7 @@ def disrupted(
     in_use: Sequence[DisruptionInput] = (),
     unsettled: Sequence[str] = (),
 ) -> Verdict:
-    """What a cluster of these nodes would be told to give up; `class_says` is what its EC2NodeClass is known to say.
+    """Return the verdict on which of these nodes to disrupt; `class_says` holds known facts of the EC2NodeClass.
 
     `coming` are claims that have no node yet, `unsettled` NodePools whose spec may still be taken back. `policies` are
     inputs of plans, `in_use` those that decisions on disruption need beside them.

@@ -289,7 +289,7 @@ def storage_class(
 
 
 def csi_node(name: str = "node", **limits: int) -> CSINode:
-    """What the drivers of a node allow; underscores in a driver's name stand for dots."""
+    """Return the attach limits of a node's drivers; underscores in a driver's name stand for dots."""
     drivers = [{"name": key.replace("_", "."), "allocatable": {"count": count}} for key, count in limits.items()]
     return msgspec.convert({"metadata": {"name": name}, "spec": {"drivers": drivers}}, CSINode)
 
@@ -355,7 +355,7 @@ class Outcome:
 
     @property
     def scheduled(self) -> bool:
-        """Whether everything was placed and something was."""
+        """True if every pod was placed and there was at least one."""
         placed = any(self.plan.node_claims) or any(self.plan.existing_nodes)
         return placed and not self.plan.unschedulable and not self.plan.ignored
 

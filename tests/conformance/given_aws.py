@@ -85,7 +85,7 @@ def shown(amounts: Mapping[str, int]) -> dict[str, str]:
 
 @dataclass
 class Launch:
-    """What EC2 is told for one claim: the launch templates, and questions about the first."""
+    """The request to EC2 for one claim: the launch templates, and properties of the first."""
 
     templates: tuple[LaunchTemplate, ...]
     overrides: tuple[tuple[FleetOverride, ...], ...]
@@ -117,7 +117,7 @@ class Launch:
 
     @property
     def node_config(self) -> dict[str, Any]:
-        """What nodeadm is told last."""
+        """Return the spec of the user data's last part, which nodeadm reads."""
         return dict(json.loads(self.parts[-1][1])["spec"])
 
     @property

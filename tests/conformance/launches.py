@@ -140,7 +140,7 @@ class Ground:
 
     @property
     def requests(self) -> list[FleetRequest]:
-        """What EC2 was asked for."""
+        """Return the fleet requests that EC2 got."""
         return self.stage.compute.requests
 
     @property
@@ -149,7 +149,7 @@ class Ground:
         return [(item.instance_type, item.zone) for item in sorted(self.requests[-1].overrides)]
 
     def rests(self) -> set[tuple[str, str, str]]:
-        """What all clusters leave alone now."""
+        """Return the scopes of the offerings that all clusters leave alone now."""
         return {item.scope for item in self.stage.state.read(CLUSTER, self.stage.clock.now()).unavailable}
 
     def later(self, seconds: float) -> None:

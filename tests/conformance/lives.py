@@ -38,8 +38,10 @@ Move = Callable[[Stage, NodeClaim], object]
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """How it ended: the claim's state, seconds to its deadline (0 for none), pods that were told to go, offerings at
-    rest, replacements.
+    """The end of a life in figures.
+
+    Holds the claim's state, the seconds to its deadline (0 for none), the evicted pods, the offerings at rest and the
+    number of replacements.
     """
 
     state: str

@@ -1,4 +1,4 @@
-"""What instance types yield under an EC2NodeClass, and which are chosen: scenarios 1 to 35 of the AWS reference."""
+"""Tests the yield and the choice of instance types under an EC2NodeClass: scenarios 1 to 35 of the AWS reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a claim keeps of its launch, and what is no drift because too little is known: 65 to 69 of the AWS side."""
+"""Tests the launch facts that a claim keeps, and that unknown facts are no drift: 65 to 69 of the AWS side."""
 
 from __future__ import annotations
 

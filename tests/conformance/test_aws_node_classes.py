@@ -178,7 +178,7 @@ def test_59_a_minimum_of_values_keeps_what_it_needs_and_no_more() -> None:
 
 
 def priced(prices: TypePrices | None = None) -> dict[tuple[str, str], Offering]:
-    """What m5.large costs in every zone when AWS told these prices."""
+    """Return the offerings of m5.large in every zone when AWS gave these prices."""
     whole = real_catalog()
     kept = tuple(kind for kind in whole.types if kind.instance_type == "m5.large")
     known = msgspec.structs.replace(whole, types=kept, prices={"m5.large": prices} if prices else {})

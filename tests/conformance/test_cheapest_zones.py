@@ -43,7 +43,7 @@ def _spread(number: int) -> list[Pod]:
 
 
 def _zones(result: Outcome, app: str) -> Counter[str]:
-    """How many pods of an app each zone gets."""
+    """Return the number of pods of an app in each zone."""
     assert result.scheduled
     zones: Counter[str] = Counter()
     for claim in result.claims:

@@ -1,4 +1,4 @@
-"""Which pods are Shiplap's where another autoscaler has the others."""
+"""Tests the choice of Shiplap's pods where another autoscaler has the other pods."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_existing_pods_are_counted_through_the_deduced_selector() -> None:
 
 
 def test_service_and_controller_are_joined() -> None:
-    """What contradicts the Service selects nobody: the constraint is there, but counts no pod."""
+    """A ReplicaSet that contradicts the Service selects no pod: the constraint is there, but counts no pod."""
     both = [service(app="web"), controller(ReplicaSet, app="web", tier="front")]
     front = owned(3, labels={**WEB, "tier": "front"})
     assert len(given(*front, around=both, default_spread=(default(HOST),)).claims) == 3

@@ -1,4 +1,4 @@
-"""What counts: nodes in a budget, nodes of a Balanced pool, the room of a reservation, what a claim says of itself."""
+"""Tests the counts: nodes in a budget or a Balanced pool, the room of a reservation, a claim's own fields."""
 
 from __future__ import annotations
 

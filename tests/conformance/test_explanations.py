@@ -1,4 +1,4 @@
-"""What a pod that was left out is told: the nearest miss in numbers, for every reason there is."""
+"""Tests the explanation for a pod that was left out: the nearest miss in numbers, for every reason there is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instance types a claim lists, in which order, and what would be launched."""
+"""Tests the instance types that a claim lists, their order, and the type that would be launched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How nodes leave: AWS takes them, they fall ill, they are emptied. Numbers are those of the reference's scenarios.
+"""Nodes leave: AWS takes them, they become unhealthy, Shiplap drains them. Numbers are the reference's scenarios.
 
 `aws` and `k8s` in a case's name say which half. Where Shiplap means to differ, the comment says how.
 """

@@ -281,7 +281,7 @@ BULK = (typed("small", 1.0), typed("big", 3.0, "16"))
 
 
 def on(made: Plan) -> dict[str, int]:
-    """How many pods get a node of each type."""
+    """Return the number of pods on nodes of each type."""
     found: dict[str, int] = {}
     for claim in made.node_claims:
         found[claim.launch.instance_type] = found.get(claim.launch.instance_type, 0) + len(claim.pods)
@@ -363,7 +363,7 @@ def test_daemons_of_some_types_take_no_room_of_pods_that_have_a_node() -> None:
 
 
 def test_a_cheaper_type_is_sought_where_one_zone_is_dear() -> None:
-    """What is cheap enough in one zone may be launched in the other."""
+    """A type that is cheap enough in one zone may be launched in the other one, where it is too dear."""
     zones = (("on-demand", Z1), ("on-demand", Z2))
     uneven, even = (typed(name, price, offerings=zones) for name, price in (("small", 0.9), ("even", 0.95)))
     dear = tuple(replace(item, price=1.6) if item.zone == Z2 else item for item in uneven.offerings)

@@ -1,4 +1,4 @@
-"""How many volumes a node takes that is not there yet: as many as others of its type."""
+"""Tests the number of volumes that a node takes which is not there yet: as many as other nodes of its type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of many nodes go: those whose price is high for what their room is worth, not those with the fewest pods."""
+"""Shiplap removes nodes whose price is high for the worth of their room, not the nodes with the fewest pods."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_dearer_nodes_of_as_much_use_go_although_more_pods_move() -> None:
 
 
 def _one_may_go(*kinds: str) -> Verdict:
-    """What is decided of nodes of which one may go at once: `small` or `large`, with so many pods, or `full`."""
+    """Decide on nodes of which one may go at once: `small` or `large`, with so many pods, or `full`."""
     nodes, pods = [], []
     for place, kind in enumerate(kinds):
         size, many = kind.split()

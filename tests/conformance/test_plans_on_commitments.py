@@ -252,7 +252,7 @@ NEVER_SPOT = pool(
 
 
 def paid(made: Plan) -> float:
-    """What a plan adds to the bill, USD per hour."""
+    """Return the amount that a plan adds to the bill, USD per hour."""
     return sum(
         claim.launch.price - (claim.covered if claim.covered is not msgspec.UNSET else 0.0)
         for claim in made.node_claims

@@ -1,4 +1,4 @@
-"""How many pods a node takes decides how many nodes are planned: prefix delegation, maxPods and ceilings."""
+"""The number of pods per node decides how many nodes are planned: prefix delegation, maxPods and ceilings."""
 
 from __future__ import annotations
 

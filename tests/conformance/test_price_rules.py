@@ -1,4 +1,4 @@
-"""What NodePools say about money: dollars per hour, ceilings, discounts, and how much may be spot."""
+"""Tests the money rules of NodePools: dollars per hour, ceilings, discounts, and how much may be spot."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_resources_and_labels_agree(shiplap: Shiplap) -> None:
 
 
 def test_branch_interfaces_agree_where_nothing_but_the_size_matters(shiplap: Shiplap) -> None:
-    """Where there are no disks or accelerators, the rule never says more than is there.
+    """The rule never gives more than the published table where there are no disks or accelerators.
 
     A published 0 of a type with a trunk says that the controller's table did not list it yet.
     """
@@ -61,7 +61,7 @@ def test_branch_interfaces_agree_where_nothing_but_the_size_matters(shiplap: Shi
 
 
 def test_nodes_that_may_be_without_branch_interfaces_are_not_relied_on() -> None:
-    """What the published table has none of, `careful` does not count on either, whatever the rule says."""
+    """`careful` does not count on resources that the published table has none of, whatever the rule gives."""
     kinds = {kind.instance_type: kind for kind in load().types}
     (resource,) = NOT_DERIVABLE
     plain = [name for name in published().keys() & kinds.keys() if re.match(r"(?:a|c|m|r)\d", name)]

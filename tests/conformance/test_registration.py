@@ -1,4 +1,4 @@
-"""What a node is given when it joins, and what it must have before it counts as complete."""
+"""Tests the facts that a node gets when it joins, and the facts that it must have before it is complete."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def unmade(*names: str, of: str = "fast", **fields: Any) -> list[Storage]:
 
 
 def homes(outcome: Outcome, key: str = "zone") -> dict[str, str]:
-    """Where each pod goes that has a place on a claim: its zone, or its claim's name."""
+    """Return the place of each pod on a claim: its zone, or its claim's name."""
     return {
         held.name: claim.launch.zone if key == "zone" else claim.name for claim in outcome.claims for held in claim.pods
     }

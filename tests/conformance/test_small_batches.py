@@ -145,7 +145,7 @@ def test_a_pod_takes_room_that_is_paid_for_in_another_zone_before_it_enlarges_a_
     "idle", [pool("idle", rule(TYPE, "In", "none"), weight=9), pool("idle", node_class="broken", weight=9)]
 )
 def test_a_pool_without_types_changes_nothing(idle: NodePool) -> None:
-    """Where NodePools differ in weight, pods are also placed so that they may join nodes of lighter ones."""
+    """Pods are also placed so that they may join nodes of lighter NodePools, where NodePools differ in weight."""
     batch = [
         *pods(2, "web", cpu="350m", memory="248Mi", spec={"nodeSelector": {ZONE: Z3}}),
         *pods(5, "db", cpu="7250m", memory="10Gi"),

@@ -28,7 +28,7 @@ def spread(number: int, key: str = ZONE, *, cpu: str, when: str = "DoNotSchedule
 
 
 def counts(outcome: Outcome, key: str = ZONE) -> list[int]:
-    """How many pods of new nodes are in each domain, ascending."""
+    """Return the number of pods on new nodes in each domain, ascending."""
     found: dict[tuple[str, ...], int] = {}
     for claim in outcome.claims:
         line = next(entry for entry in claim.requirements if entry.key == key)

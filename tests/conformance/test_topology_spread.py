@@ -36,7 +36,7 @@ def apps(number: int, *constraints: Mapping[str, Any], name: str = "web", **fiel
 
 
 def counts(outcome: Outcome, key: str = ZONE, chosen: Mapping[str, str] | None = None) -> list[int]:
-    """How many pods of the app stand in each domain once the plan is carried out, ascending."""
+    """Return the number of the app's pods in each domain once the plan is carried out, ascending."""
     labels = {n.metadata.name: n.metadata.labels for n in outcome.snapshot.view.nodes}
     flights = {claim.name: claim for claim in (*outcome.snapshot.claims, *outcome.claims)}
     for name, claim in flights.items():

@@ -111,7 +111,7 @@ class ManifestGenerator:
                 )
 
     def successor(self, manifest: Object) -> Object:
-        """What replaces a manifest: it with a few places changed, most often what a rule of transition is about."""
+        """Return the replacement of a manifest: a copy with a few changes, most often where transition rules apply."""
         changed = copy.deepcopy(manifest)
         about_transitions = [constraint for constraint in self._constraints if "oldSelf" in constraint.detail]
         for _ in range(self._random.choice((1, 1, 2, 3))):

@@ -1,4 +1,4 @@
-"""What an API server would say of an object, worked out from the CRD: its schema here, its rules by Google's CEL.
+"""Predicts the API server's verdict on an object from the CRD: the schema here, the rules by Google's CEL.
 
 It guides the generator of manifests and judges where no control plane is built; the campaign on a real API server
 compares the two.
@@ -53,7 +53,7 @@ ENVIRONMENT = cel.NewEnv(
 
 
 def defaulted(schema: Schema, value: Any) -> Any:
-    """What an API server makes of a value before it validates: nulls of fields dropped, defaults written."""
+    """Return the value that an API server validates: nulls of fields dropped, defaults written."""
     if isinstance(value, list):
         return [defaulted(schema.get("items", {}), item) for item in value]
     if not isinstance(value, dict):

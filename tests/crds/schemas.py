@@ -84,7 +84,7 @@ def status_schema_of(kind: str) -> Schema:
 
 
 def is_spec_required(kind: str) -> bool:
-    """Whether an object needs a spec."""
+    """True if an object of this kind needs a spec."""
     return "spec" in _stored(crd_of(kind)["spec"])["schema"]["openAPIV3Schema"].get("required", ())
 
 
@@ -100,7 +100,7 @@ def constraints_of(schema: Schema, path: tuple[str, ...] = ("spec",)) -> Iterato
 
 
 def own_constraints(schema: Schema, path: tuple[str, ...]) -> Iterator[Constraint]:
-    """What a schema demands of a value itself, not of what is in it."""
+    """Yield the constraints of a schema on a value itself, not on the content of the value."""
     if schema.get("x-kubernetes-int-or-string"):
         yield Constraint(path, "type", "integer or string")
     elif "type" in schema:

@@ -11,7 +11,7 @@ Object = dict[str, Any]
 
 
 class Difference(NamedTuple):
-    """Where the verdicts may differ: what an API server says there, and to which manifests it applies."""
+    """One case in which the verdicts may differ: the API server's verdict, and the manifests with this case."""
 
     what: str
     accepted_there: bool
@@ -19,7 +19,7 @@ class Difference(NamedTuple):
 
 
 def is_accepted(manifest: Object) -> bool:
-    """Whether `shiplap validate` says that an API server accepts a manifest."""
+    """True if `shiplap validate` finds that an API server accepts a manifest."""
     return not check_object(manifest)[1]
 
 
@@ -88,7 +88,7 @@ BEFORE_1_36 = (Difference("a whole number of more than 32 bits, before Kubernete
 
 
 def difference_of(manifest: Object, *, accepted_there: bool, kubernetes: str = "1.36") -> str:
-    """Which difference explains that an API server of a minor version decides otherwise; empty if none does."""
+    """Return the difference that explains the other verdict of an API server of a minor version; empty if none does."""
     minor = int(kubernetes.partition(".")[2])
     for difference in (*DIFFERENCES, *(BEFORE_1_36 if minor < 36 else ())):
         if difference.accepted_there == accepted_there and difference.applies(manifest):

@@ -208,7 +208,7 @@ class CheckedTable(CheckedState):
             return self._table.frozen_at()
 
     def expire(self, now: float) -> None:
-        """What TTL does, in virtual time: DynamoDB Local knows only the time of this machine."""
+        """Delete expired items as TTL does, in virtual time: DynamoDB Local knows only the time of this machine."""
         with self.transport.undisturbed():
             for item in list(scan(self._client, TABLE)):
                 if EXPIRY in item and float(item[EXPIRY]["N"]) <= now:

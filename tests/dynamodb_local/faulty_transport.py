@@ -1,4 +1,4 @@
-"""What DynamoDB Local never does of itself: conflicts, throttling, partial batches, short pages and lost answers.
+"""Adds faults that DynamoDB Local lacks: conflicts, throttling, partial batches, short pages and lost answers.
 
 The layer lies below botocore, so that its retries, its checks and the adapter see what they would see of AWS. All
 follows from a seed. `effects` counts what took effect, by kind.
@@ -44,7 +44,7 @@ _EXCEPTION = "com.amazonaws.dynamodb.v20120810#"
 
 
 class Sender(Protocol):
-    """What botocore sends requests with."""
+    """Sends the requests of botocore."""
 
     def send(self, request: AWSPreparedRequest) -> AWSResponse: ...
 
@@ -164,7 +164,7 @@ class FaultyTransport:
 
 
 def _kinds_of(operation: str, body: dict[str, Any]) -> list[str]:
-    """What may happen to a call, so that every fault that is drawn can take effect."""
+    """Return the kinds of faults that a call can have, so that every fault that is drawn can take effect."""
     kinds = ["throttled", "not sent"]
     if operation in _WRITES:
         kinds.append("answer lost")

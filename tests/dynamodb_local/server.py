@@ -32,7 +32,7 @@ _BUILD_S = 600.0
 
 
 class DynamoDbMissing(Exception):
-    """Why there is no DynamoDB Local here, in words for the one who wants to run it."""
+    """Gives the reason why DynamoDB Local is missing here, in words for the person who wants to run it."""
 
 
 def find() -> Path:

@@ -142,7 +142,7 @@ class RealApi:
         return self._ask("POST", self._path_of("pods", name, namespace, "binding"), body)
 
     def scale(self, plural: str, name: str, replicas: int, namespace: str = "") -> None:
-        """How many pods a workload shall have."""
+        """Set the number of pods of a workload."""
         self.patch(plural, name, {"spec": {"replicas": replicas}}, namespace)
 
     def token_of(self, service_account: str, namespace: str) -> str:

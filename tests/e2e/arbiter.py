@@ -305,7 +305,7 @@ def _in_turn(homes: Mapping[Key, str], chosen: Set[Key]) -> Iterator[Key]:
 
 
 def _has_rules(pod: Pod) -> bool:
-    """Whether where it may run depends on where others do."""
+    """True if the nodes on which a pod may run depend on the nodes of other pods."""
     affinity = pod.spec.affinity
     sides = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else ()
     return bool(pod.spec.topology_spread_constraints) or any(side and side.required for side in sides)

@@ -101,7 +101,7 @@ class ControlPlane:
 
     @property
     def certificate_authority(self) -> str:
-        """Who vouches for the API server: PEM in base64, as EKS returns it."""
+        """The certificate that vouches for the API server: PEM in base64, as EKS returns it."""
         return b64encode((self.folder / "ca.crt").read_bytes()).decode()
 
     @property
@@ -149,7 +149,7 @@ class ControlPlane:
         self.start_api_server()
 
     def log(self, program: str) -> str:
-        """What a program has written."""
+        """Return the log of a program."""
         return (self.folder / f"{program}.log").read_text(errors="replace")
 
     def _start(self) -> None:
@@ -187,7 +187,7 @@ class ControlPlane:
         self._write("scheduler.json", self._scheduler_configuration())
 
     def kubeconfig(self, user: str = ADMINISTRATOR) -> dict[str, Any]:
-        """How the control plane's own programs, or people, enter the API server."""
+        """Return the kubeconfig with which the control plane's own programs, or people, enter the API server."""
         return {
             "apiVersion": "v1",
             "kind": "Config",

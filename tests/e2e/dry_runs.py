@@ -21,7 +21,7 @@ _ESTABLISHED_TIMEOUT_S = 30.0
 
 
 class Answer(NamedTuple):
-    """What the API server said; `stored` is the object with defaults where it was accepted.
+    """The answer of the API server; `stored` is the object with defaults if the server accepted it.
 
     `causes` are (field, message) of each refusal; those of a refusal as a whole have no field.
     """
@@ -53,7 +53,7 @@ class DryRuns:
         self._http.close()
 
     def create(self, manifest: Object) -> Answer:
-        """Whether it could be created."""
+        """Ask the API server whether it could create the object."""
         return self._ask("POST", _path(manifest), manifest)
 
     def create_all(self, manifests: Iterable[Object]) -> Iterator[Answer]:
@@ -66,7 +66,7 @@ class DryRuns:
         assert answer.accepted, answer.causes
 
     def replace(self, manifest: Object) -> Answer:
-        """Whether it could replace the one of its name that is stored."""
+        """Ask the API server whether the manifest could replace the stored object of its name."""
         path = f"{_path(manifest)}/{manifest['metadata']['name']}"
         stored = self._ask("GET", path, None, dry_run=False).stored
         version = stored["metadata"]["resourceVersion"]

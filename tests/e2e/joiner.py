@@ -1,4 +1,4 @@
-"""What stands between EC2 and the control plane: instances join as Nodes, ended ones leave, volumes are provisioned.
+"""Connects EC2 and the control plane: joins instances as Nodes, removes ended instances, provisions volumes.
 
 Plays the boot of each machine, the cloud controller and the EBS CSI driver; kwok does what a kubelet does from there.
 """

@@ -29,19 +29,19 @@ _MOST_NODES_PER_POD = 3
 
 
 class ListedObjects(Protocol):
-    """What is asked of an API server."""
+    """Lists the objects of an API server."""
 
     def list(self, plural: str) -> ObjectList: ...
 
 
 class ListedInstances(Protocol):
-    """What is asked of EC2."""
+    """Lists the instances of EC2."""
 
     def instances(self) -> Sequence[EmulatedInstance]: ...
 
 
 class StateWithCommands(ListedState, Protocol):
-    """What is asked of table `state`."""
+    """Reads table `state`, with its disruption commands."""
 
     def commands(self, cluster: str) -> tuple[DisruptionCommand, ...]: ...
 

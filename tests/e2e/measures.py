@@ -1,4 +1,4 @@
-"""What a run is measured by: where the time from a pod to its instance goes, and what its nodes cost against the plan.
+"""Measures a run: the stages of the time from a pod to its instance, and the cost of its nodes against the plan.
 
 Everything is read off what others have written down: the API server's audit log, the messages of the queue, the claims,
 EC2. So measuring changes nothing.
@@ -31,7 +31,7 @@ instance that CreateFleet asked for.
 
 
 class Moments(msgspec.Struct, frozen=True):
-    """When a pod was asked for and when each stage ended, epoch seconds."""
+    """The times at which a pod was created and at which each stage ended, epoch seconds."""
 
     created: float
     judged: float
@@ -89,7 +89,7 @@ def moments(
 
 
 def _written(audit_log: Path) -> tuple[dict[str, float], dict[str, float]]:
-    """When each pod was created, and when kube-scheduler first wrote its status, by uid."""
+    """Return the times at which each pod was created and at which kube-scheduler first wrote its status, by uid."""
     created: dict[str, float] = {}
     judged: dict[str, float] = {}
     for event in audit_events(audit_log):
@@ -106,7 +106,7 @@ def _written(audit_log: Path) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def _heard(source: EventSourcePoller) -> dict[str, float]:
-    """When the function was first invoked with each event, by the event's id."""
+    """Return the time of the function's first invocation with each event, by the event's id."""
     invoked_at = {name: handed.invoked_at for handed in reversed(source.answered) for name in handed.messages}
     found: dict[str, float] = {}
     for name, body in list(source.bodies.items()):
@@ -130,7 +130,7 @@ class Bill(msgspec.Struct, frozen=True):
 
 
 def bill(claims: Sequence[NodeClaim], uids: frozenset[str]) -> Bill:
-    """What nodes for some pods cost against the plan: a pod that did not follow it may have been launched for again."""
+    """Return the planned and real cost of nodes for some pods: pods off their plan may have caused other launches."""
     first: dict[str, NodeClaim] = {}
     about = [claim for claim in claims if claim.instance_id and any(pod.uid in uids for pod in claim.plan.pods)]
     for claim in sorted(about, key=lambda item: (item.created_at, item.name)):

@@ -48,7 +48,7 @@ _PACKAGE = re.compile(r"[\w.~-]+(/[\w.~-]+)*")
 
 
 class ProgramsMissing(Exception):
-    """Why there is no control plane here, in words for the one who wants to run it."""
+    """Gives the reason why there is no control plane here, in words for the person who wants to run it."""
 
 
 class BuildFailed(Exception):
@@ -158,7 +158,7 @@ def _run(command: Sequence[str], folder: Path) -> tuple[int, str]:
 
 
 def run_go(arguments: Sequence[str], module: Path, *, folder: Path | None = None, as_named: bool = True) -> str:
-    """What Go prints in a folder, the module's unless given, with the toolchain that the module's go.mod names.
+    """Return Go's output in a folder, the module's unless given, with the toolchain that the module's go.mod names.
 
     Unless it is to be used `as_named`, Go's own toolchain does if it is new enough, and what it has compiled is used.
 
@@ -193,7 +193,7 @@ def stated(module: Path, pattern: re.Pattern[str]) -> str:
 
 
 def is_unreachable(said: str) -> bool:
-    """Whether Go failed because no module proxy answered."""
+    """True if Go failed because no module proxy answered."""
     return _UNREACHABLE.search(said) is not None
 
 

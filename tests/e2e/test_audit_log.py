@@ -1,4 +1,4 @@
-"""What a real kube-scheduler's writes look like in a real audit log: the audit function reads the same as the watch."""
+"""Tests a real audit log of a real kube-scheduler's writes: the audit function reads the same as the watch."""
 
 from __future__ import annotations
 

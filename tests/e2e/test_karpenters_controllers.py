@@ -108,7 +108,7 @@ def written_by_shiplap(world: World) -> list[tuple[str, str, str]]:
 
 
 def reconciled(world: World) -> bool:
-    """Whether every NodeClaim has the finalizer that upstream's lifecycle controller sees to first."""
+    """True if every NodeClaim has the finalizer that upstream's lifecycle controller adds first."""
     return all(
         "karpenter.sh/termination" in item["metadata"].get("finalizers", ()) for item in node_claims(world).values()
     )
@@ -137,7 +137,7 @@ def test_for_our_node_claims_it_launches_nothing_and_ends_nothing(world: World, 
 
 
 def test_it_ends_the_instance_of_a_node_claim_whose_node_is_gone_if_it_does_not_know_it(world: World) -> None:
-    """Which is why Shiplap writes no NodeClaim while the Lease is held: still held, as Karpenter has just ended.
+    """Shiplap therefore writes no NodeClaim while the Lease is held. It is still held: Karpenter has just ended.
 
     Without the finalizer the NodeClaim alone would go; after the first run it has one in any case.
     """

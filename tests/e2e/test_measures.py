@@ -1,4 +1,4 @@
-"""What is made of audit logs, messages and claims; no Kubernetes is needed for that."""
+"""Tests the figures that are made of audit logs, messages and claims; the tests need no Kubernetes."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def _place(pod: Pod) -> int:
 
 
 def _facts(pod: Pod) -> Object:
-    """What a decision reads of a pod, without what only a cluster knows."""
+    """Return the facts of a pod that a decision reads, without the facts that only a cluster knows."""
     spec = pod.spec
     return {
         "labels": {key: "" if key in _OF_CLUSTER else value for key, value in pod.metadata.labels.items()},

@@ -1,4 +1,4 @@
-"""Where the programs of a control plane are looked for, and what is said when they are not there."""
+"""Tests the search for the programs of a control plane, and the message when they are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the outcomes of Karpenter's own suites are counted, and how their sources are prepared."""
+"""Tests the counts of outcomes of Karpenter's own suites, and the preparation of their sources."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ class World:
             self.api.apply(document)
 
     def sweep(self) -> None:
-        """What EventBridge Scheduler sends every minute. Raises what has ended the delivery of a queue."""
+        """Send EventBridge Scheduler's message of every minute. Raises the error that ended the delivery of a queue."""
         for source in self.sources.values():
             if source.failure is not None:
                 raise source.failure
@@ -224,7 +224,7 @@ class World:
         return image.image_id
 
     def interrupt(self, instance_id: str, kind: str = "EC2 Spot Instance Interruption Warning") -> None:
-        """What the rule for EC2's events delivers: the emulator takes no events in the name of AWS."""
+        """Send the event that the rule for EC2's events delivers: the emulator takes no events in the name of AWS."""
         detail = {"instance-id": instance_id, "instance-action": "terminate"}
         body = {"source": "aws.ec2", "detail-type": kind, "time": rfc3339(time.time()), "detail": detail}
         self.judge.warned(body)
@@ -261,7 +261,7 @@ class World:
         return [item for item in self.ec2.control.instances() if item.tags.get(tags.CLUSTER) == CLUSTER]
 
     def instances(self) -> list[EmulatedInstance]:
-        """Those that have not ended."""
+        """Return the cluster's instances that have not ended."""
         return [item for item in self.launched() if item.state in ("pending", "running")]
 
     def claims(self) -> Sequence[NodeClaim]:

@@ -1,4 +1,4 @@
-"""What tests of formats share."""
+"""Holds the fixture that tests of formats share."""
 
 from __future__ import annotations
 

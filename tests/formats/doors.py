@@ -49,7 +49,7 @@ from tests.integration.contracts.in_process_aws import REGION, aws_in_process, c
 
 
 class Answer(NamedTuple):
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -77,7 +77,7 @@ def install_schema() -> dict[str, Any]:
 
 
 def install_of(path: Path) -> Any:
-    """What a shiplap.yaml says, read as `cdk synth` reads it."""
+    """Read a shiplap.yaml as `cdk synth` reads it."""
     return read(path)
 
 
@@ -303,7 +303,7 @@ def messages_sent() -> list[dict[str, Any]]:
 
 
 def message(body: str) -> list[Any]:
-    """What of a queue's message is understood: values, without what the code calls them."""
+    """Return the values that Shiplap reads from a queue's message, without the names that the code gives them."""
     return sorted(_values(msgspec.to_builtins(decode(body, "queue"))), key=str)
 
 

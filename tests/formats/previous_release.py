@@ -1,4 +1,6 @@
-"""What the previous release writes and reads, as it was released. It is not changed with the structs of this release.
+"""Holds the formats that the previous release writes and reads, as it was released.
+
+They are not changed with the structs of this release.
 
 With each release, these are replaced by the flat forms of the one before.
 """

@@ -14,7 +14,7 @@ _FOLDERS = ("layers", "src", "functions")
 
 
 class Code(NamedTuple):
-    """What is written in the library, the commands and the functions; calls by the last part of what is called."""
+    """The code of the library, the commands and the functions; calls by the last part of the called name."""
 
     calls: dict[str, list[tuple[ast.Module, ast.Call]]]
     functions: list[tuple[ast.Module, ast.FunctionDef]]

@@ -1,4 +1,4 @@
-"""What the commands answer with `-o json` on one small cluster, and their exit codes.
+"""Tests the answers of the commands with `-o json` on one small cluster, and their exit codes.
 
 Sentences inside of answers are held as well: whoever rewrites one sees it here.
 """
@@ -96,7 +96,7 @@ def test_answers(command: str, golden: Golden) -> None:
 
 
 def shape(value: Any) -> Any:
-    """What a value is made of; of a list, its first entry."""
+    """Return the types of which a value is made; of a list, the types of its first entry."""
     if isinstance(value, dict):
         return {key: shape(entry) for key, entry in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What the functions ask of AWS, publish, log and write to objects while a node is launched, joins and ends.
+"""Tests the functions' requests to AWS, events, logs and object changes while a node is launched, joins and ends.
 
 Tags, names of launch templates, client tokens, keys of the bucket, events with all that is told, labels and taints.
 """

@@ -1,4 +1,4 @@
-"""What is sent and what is understood: events of the bus, timers and dead letters, messages of others."""
+"""Tests the messages that Shiplap sends and reads: bus events, timers, dead letters, messages of other senders."""
 
 from __future__ import annotations
 

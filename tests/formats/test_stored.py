@@ -1,4 +1,4 @@
-"""What is stored: items of the tables and objects of the bucket, one of each kind, every field set.
+"""Tests the stored items of the tables and the objects of the bucket: one of each kind, every field set.
 
 Versions before and after an update meet each other's items.
 """

@@ -1,4 +1,4 @@
-"""What the stack shows of itself: alarms, the dashboard's metrics, variables, rules, schedules, tables, names.
+"""Tests the visible parts of the stack: alarms, dashboard metrics, variables, rules, schedules, tables, names.
 
 `tests/infra/test_layout.py` holds logical ids and names of what keeps state.
 """

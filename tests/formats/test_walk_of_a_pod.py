@@ -1,4 +1,4 @@
-"""How many modules and shapes a pending pod passes on its way to CreateFleet.
+"""Counts the modules and shapes that a pending pod passes on its way to CreateFleet.
 
 The real handler of `schedule` runs with the real adapters, on an emulated AWS and a simulated cluster. A module is on
 the walk if one of its functions is given or returns the pod in one of its shapes, alone or in a list, tuple, set or

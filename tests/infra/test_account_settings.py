@@ -1,4 +1,4 @@
-"""What an account has for every stack: a permissions boundary, and a bootstrap under a qualifier of its own."""
+"""Tests the settings of an account for every stack: a permissions boundary, and a bootstrap with its own qualifier."""
 
 from __future__ import annotations
 

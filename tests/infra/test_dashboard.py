@@ -145,8 +145,10 @@ def test_every_widget_shows_something_and_none_covers_another(widgets: list[dict
 
 
 def test_it_costs_nothing_within_the_free_tier_and_searches_nothing(widgets: list[dict[str, Any]]) -> None:
-    """What a search finds counts, so there is none; a metric that is shown twice is counted twice, to be on the safe
-    side, and one that only an expression uses as well.
+    """The metrics stay within the free tier, and no widget searches.
+
+    Each metric that a search finds counts, so there is no search. To be on the safe side, a metric that is shown twice
+    is counted twice, and a metric that only an expression uses is counted as well.
     """
     listed = [metric for widget in widgets for metric in widget["properties"].get("metrics", ())]
     expressions = [metric[0]["expression"] for metric in listed if isinstance(metric[0], dict)]

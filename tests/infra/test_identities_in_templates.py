@@ -1,4 +1,4 @@
-"""What of the identity of nodes stays, goes and comes when an install is written in another way."""
+"""Tests the parts of the nodes' identity that stay, go and come when an install is written in another way."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ Templates = Mapping[str, Mapping[str, Any]]
 
 
 def written_for(region: str, text: str) -> str:
-    """What was written for Ireland, for another Region: ARNs of its partition."""
+    """Return a text that was written for Ireland as a text for another Region: ARNs of its partition."""
     return text.replace(HOME, region).replace("arn:aws:", f"arn:{regions.partition_of(region)}:")
 
 

@@ -33,7 +33,7 @@ _ASSET = re.compile(r"[0-9a-f]{64}\.(?:zip|json)")
 
 @pytest.fixture(scope="module")
 def folder(layers_built: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the command wrote where an earlier synthesis and a file of the user's were."""
+    """Return the folder of the command's output, in which an earlier synthesis and a file of the user's were."""
     del layers_built
     to = tmp_path_factory.mktemp("template") / "out"
     (to / "assets").mkdir(parents=True)

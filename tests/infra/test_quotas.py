@@ -1,4 +1,4 @@
-"""What AWS would refuse is said before anything is deployed: one line each, with what to do."""
+"""Shiplap reports before a deployment whatever AWS would refuse: one line each, with the remedy."""
 
 from __future__ import annotations
 

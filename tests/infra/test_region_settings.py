@@ -1,4 +1,4 @@
-"""What shiplap.yaml asks of a Region that has it, that lacks it, or that does not exist."""
+"""Tests the requests of shiplap.yaml in a Region that meets them, that lacks them, or that does not exist."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ CAPACITY = "arn:aws:dynamodb:eu-west-1:123456789012:table/capacity"
 
 
 def rights(function: str, *, learns: bool) -> list[dict[str, Any]]:
-    """What a function may do; what the statements refer to is made of words."""
+    """Return the policy statements of a function; plain words stand for the resources in the statements."""
     from shiplap_cdk.constructs import permissions  # noqa: PLC0415 - the CDK's binding starts Node.js when it is imported
 
     table = SimpleNamespace(table_arn=CAPACITY)

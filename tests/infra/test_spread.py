@@ -1,4 +1,4 @@
-"""What grows with the clusters is spread over buckets; one item more or less changes its own bucket alone."""
+"""Items that grow with the clusters are spread over buckets; one item more or less changes only its own bucket."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Template:
 
 
 def of_manifests(template: Template) -> dict[str, list[str]]:
-    """What each function may do with what was read of clusters."""
+    """Return the actions that each function may take on manifests that were read from clusters."""
     names = ("schedule", "lifecycle", "interrupt", "catalog", "disrupt", "watch", "widget")
     found = {name: [item for item in statements(template, name) if item.get("Sid") == "Manifests"] for name in names}
     return {

@@ -47,7 +47,7 @@ POD = {
 
 
 class Invocation:
-    """What Lambda says of an invocation."""
+    """The context that Lambda passes to an invocation."""
 
     aws_request_id = "request-1"
     invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:shiplap-schedule:live"

@@ -71,7 +71,7 @@ class Command:
         self._capsys = capsys
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
-        """What it prints to stdout, or, when it is to fail, its one line on stderr."""
+        """Return the output on stdout, or, when the command is to fail, its one line on stderr."""
         assert run(["capacity", *arguments, *self.where]) == code
         output = self._capsys.readouterr()
         if code:

@@ -209,7 +209,7 @@ def test_the_audit_log_of_a_cluster_becomes_an_event(world: World) -> None:
 def test_doctor_finds_the_deployed_functions_and_queues_well(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What MiniStack does not know is looked at as well, and ends no check but its own."""
+    """`doctor` also looks at what MiniStack does not know; the error ends no check but its own."""
     for name, value in world.aws.environment().items():
         monkeypatch.setenv(name, value)
     session.session.cache_clear()

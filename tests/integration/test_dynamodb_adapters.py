@@ -1,4 +1,4 @@
-"""What only the DynamoDB adapters must cope with: lost answers, colliding transactions, partial batches, sizes."""
+"""Tests the hazards of the DynamoDB adapters alone: lost answers, colliding transactions, partial batches, sizes."""
 
 from __future__ import annotations
 

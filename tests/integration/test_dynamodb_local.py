@@ -1,4 +1,4 @@
-"""How DynamoDB Local is found, and what is said where it is not there."""
+"""Tests the search for DynamoDB Local, and the message where it is missing."""
 
 from __future__ import annotations
 

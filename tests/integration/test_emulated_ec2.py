@@ -1,4 +1,4 @@
-"""What the emulated EC2 adds to moto: capacity, strategies, tokens, delays, faults and the control API."""
+"""Tests the parts that the emulated EC2 adds to moto: capacity, strategies, tokens, delays, faults, the control API."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_states_take_their_time(ground: Ground) -> None:
 
 
 def test_an_address_is_of_one_instance_only_even_after_its_end(ground: Ground) -> None:
-    """Who was told of an instance by its name must not find another one."""
+    """A client that knows an instance by its name must not find another instance."""
     first = [ground.fleet(("m5.large", ZONES[0]))["Instances"][0]["InstanceIds"][0] for _ in range(3)]
     ground.ec2.terminate_instances(InstanceIds=first[:2])
     ground.fleet(("m5.large", ZONES[0]), count=4)

@@ -142,7 +142,7 @@ def test_the_death_of_the_emulated_account_is_told_with_the_end_of_its_log(tmp_p
 
 
 def environments() -> Iterator[bytes]:
-    """Those of all processes of this user, where the system shows them."""
+    """Yield the environments of all processes of this user, where the system shows them."""
     for file in Path("/proc").glob("[0-9]*/environ"):
         try:
             yield file.read_bytes()

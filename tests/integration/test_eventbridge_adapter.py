@@ -1,4 +1,4 @@
-"""What only the EventBridge adapter must cope with: partial refusals, sizes, a bus that is not there."""
+"""Tests the hazards of the EventBridge adapter alone: partial refusals, sizes, a bus that is not there."""
 
 from __future__ import annotations
 

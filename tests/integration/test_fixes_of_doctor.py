@@ -365,7 +365,7 @@ def test_a_policy_that_was_taken_from_a_queue_is_the_stacks_again(account: Accou
 
 
 def _rights(policy: str) -> set[tuple[str, ...]]:
-    """Who may do what from where, a tuple for each action and source."""
+    """Return the rights of principals in a policy, a tuple for each action and source."""
     return {
         (statement["Effect"], json.dumps(statement["Principal"]), action, operator, str(value))
         for statement in json.loads(policy)["Statement"]

@@ -74,7 +74,7 @@ class Clock:
 
 
 class Identity(NamedTuple):
-    """What a node of a cluster carries: names of profile and role, and the type of the role's access entry."""
+    """The identity of a cluster's node: names of profile and role, and the type of the role's access entry."""
 
     profile: str
     role: str

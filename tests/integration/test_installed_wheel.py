@@ -1,4 +1,4 @@
-"""What the project's wheel holds: the library works from it alone, without the checkout."""
+"""Tests the contents of the project's wheel: the library works from it alone, without the checkout."""
 
 from __future__ import annotations
 

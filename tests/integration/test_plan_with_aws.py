@@ -20,7 +20,7 @@ from tests.unit.cli.test_plan_command import NODE_CLASS, POOL, pod
 
 
 class Asked:
-    """How often the catalogue was fetched, and what the next fetch meets."""
+    """Counts the fetches of the catalogue, and holds the error that the next fetch meets."""
 
     def __init__(self) -> None:
         self.times = 0

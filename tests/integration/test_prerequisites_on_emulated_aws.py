@@ -102,7 +102,7 @@ class Account:
             ec2.associate_subnet_cidr_block(SubnetId=subnet, Ipv6CidrBlock=f"2001:db8:1234:{number:x}::/64")
 
     def plan(self, **fields: Any) -> PlannedInstall:
-        """What shiplap.yaml of both clusters asks for, with `audit: true` in both."""
+        """Return the install for which shiplap.yaml of both clusters asks, with `audit: true` in both."""
         clusters = [{"name": name, "manifests": f"{name}.yaml", "audit": True} for name in ("blue", "green")]
         path = self._folder / "shiplap.yaml"
         path.write_text(json.dumps({"region": REGION, "clusters": clusters, **fields}))

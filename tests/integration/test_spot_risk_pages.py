@@ -1,4 +1,4 @@
-"""What `shiplap plan` and `shiplap explain claim` say of the risk of spot while it is only observed."""
+"""Tests the output of `shiplap plan` and `shiplap explain claim` on the risk of spot while it is only observed."""
 
 from __future__ import annotations
 

@@ -366,7 +366,7 @@ class TestStack:
 
 
 class Abandoned(FakeNodeIdentities):
-    """What install `one` has left: `old` is carried by two instances, `empty` by none, each with a role of its own."""
+    """The leftovers of install `one`: two instances carry `old`, none carries `empty`. Each has a role of its own."""
 
     def __init__(self) -> None:
         super().__init__()

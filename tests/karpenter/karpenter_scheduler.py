@@ -83,7 +83,7 @@ def as_written(item: InstanceType) -> dict[str, Any]:
 
 
 def read_answer(line: bytes) -> ScheduledBatch:
-    """What the program answers to a batch."""
+    """Return the program's answer to a batch."""
     return msgspec.json.decode(line, type=ScheduledBatch)
 
 

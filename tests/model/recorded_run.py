@@ -170,7 +170,7 @@ class RecordedRun:
             install.state.on_restore.append(partial(self._restored, name))
 
     def size(self, kind: str) -> int:
-        """How many claims, instances, launches or clusters there are."""
+        """Return the number of claims, instances, launches or clusters."""
         return len(self._numbers[kind])
 
     def _number(self, kind: str, key: Any) -> int:

@@ -1,4 +1,4 @@
-"""What simulated runs write to table `state` and ask of EC2 is possible in the model, and nothing else is accepted."""
+"""The model accepts the writes of simulated runs to table `state` and their requests to EC2, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AWS authorises when an operation is called, by its Service Authorization Reference: actions on resources.
+"""Lists AWS's authorisations of a called operation, by its Service Authorization Reference: actions on resources.
 
 One call may be several authorisations: an instant fleet is RunInstances too, tags written while something is made are
 CreateTags, a launch template with an instance profile is PassRole, a transaction is its writes.
@@ -21,7 +21,7 @@ Tags = Mapping[str, str]
 
 
 class Lookup(NamedTuple):
-    """What an authorisation needs to know beside the call: tags of what exists, and templates' contents by name."""
+    """The facts that an authorisation needs beside the call: tags of existing things, templates' contents by name."""
 
     region: str
     tags_of: Callable[[str], Tags]
@@ -137,7 +137,7 @@ def pass_role(role_arn: str, service: str = "ec2.amazonaws.com") -> Request:
 
 
 def _use_key(key: str, region: str) -> Iterator[Request]:
-    """What EC2 asks of KMS in the name of who launches an instance with encrypted volumes."""
+    """Yield EC2's requests to KMS in the name of the caller who launches an instance with encrypted volumes."""
     via: dict[str, Any] = {"kms:ViaService": f"ec2.{region}.amazonaws.com"}
     if key.startswith("alias/"):
         via["kms:ResourceAliases"] = [key]

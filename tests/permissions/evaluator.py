@@ -1,4 +1,4 @@
-"""Whether IAM policies allow a request: the part of IAM's logic that identity policies of roles need.
+"""Decides if IAM policies allow a request: the part of IAM's logic that identity policies of roles need.
 
 Of what the PyPI offers, moto's evaluator takes an Allow whose condition does not hold for a Deny, and the others only
 lint; so this is our own. What it does not know it refuses to judge, rather than guess.
@@ -40,13 +40,13 @@ def of(action: str, resource: str, context: Mapping[str, str | Iterable[str]]) -
 
 
 def allowed(statements: Iterable[Statement], wanted: Request) -> bool:
-    """Whether some statement allows the request and none denies it."""
+    """True if some statement allows the request and no statement denies it."""
     effects = {statement["Effect"] for statement in statements if concerns(statement, wanted)}
     return effects == {"Allow"}
 
 
 def concerns(statement: Statement, wanted: Request) -> bool:
-    """Whether a statement speaks about the request: action, resource and every condition match."""
+    """True if a statement concerns the request: action, resource and every condition match."""
     unknown = set(statement) - {"Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Condition"}
     if unknown:
         raise NotImplementedError(f"elements of a statement: {sorted(unknown)}")

@@ -52,7 +52,7 @@ class Context:
 
 
 class Recording:
-    """What was asked so far: `aws` and `kubernetes` by function."""
+    """Records the requests so far: `aws` and `kubernetes` by function."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Recording:
 
     @property
     def live_manifests(self) -> bool:
-        """Whether manifests are read from a cluster."""
+        """True if functions read manifests from a cluster."""
         return any(cluster.live_manifests for cluster in self._settings.clusters)
 
     def client(self, service: str) -> Any:

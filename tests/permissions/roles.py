@@ -1,4 +1,4 @@
-"""What the roles of a synthesised install allow, with every reference resolved to what it would be once deployed."""
+"""Reads the rights of a synthesised install's roles, with every reference resolved to its value once deployed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Roles:
             yield from (policy for policy in of_template if role in policy.properties["Roles"])
 
     def statements(self, function: str) -> list[dict[str, Any]]:
-        """What the role of a function says."""
+        """Return the policy statements of a function's role."""
         documents = [policy.properties["PolicyDocument"] for policy in self.policies(function)]
         return [statement for document in documents for statement in document["Statement"]]
 

@@ -205,7 +205,7 @@ class Story:
         self.recording.invoke("lifecycle", records(*messages))
 
     def claims(self) -> list[str]:
-        """Those that are not over."""
+        """Return the names of the claims that are not over."""
         scanned = self.recording.client("dynamodb").scan(TableName=self.recording.state_table)["Items"]
         kinds = [item["item"]["S"].partition("#") for item in scanned if item.get("state", {}).get("S") not in FINAL]
         return sorted({name for kind, _, name in kinds if kind == "CLAIM"})
@@ -464,7 +464,7 @@ def manifests() -> str:
 
 
 def _answers(endpoint: str) -> dict[tuple[str, str], Any]:
-    """What moto does not know: a control plane to reach, ARC, placement groups, reservations, Savings Plans."""
+    """Return answers that moto lacks: a control plane to reach, ARC, placement groups, reservations, Savings Plans."""
     cluster = {
         "name": CLUSTER,
         "arn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}",

@@ -115,7 +115,7 @@ def _each(pieces: list[Piece]) -> Iterator[tuple[float, bytes]]:
 
 
 def asked(pieces: list[Piece], clock: Clock, *, watch: bool = False) -> tuple[bytes | None, Socket]:
-    """What a GET answers, None for a ClusterError, and the socket. A watch's lines are joined."""
+    """Return a GET's answer, None for a ClusterError, and the socket. A watch's lines are joined."""
     sock = Socket(clock, pieces)
 
     class Connection(bounded_connections._BoundedConnection):

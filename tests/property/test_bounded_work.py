@@ -122,7 +122,7 @@ def _spread_out(number: int, terms: int, *, preferred: bool) -> Pod:
 
 @pytest.mark.parametrize("preferred", [True, False])
 def test_a_decision_reads_so_many_topology_constraints(preferred: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of pods with few are read; a pod that is left out, or what its claim gave up, has the reason."""
+    """A decision reads the constraints of pods with few. Pods left out, and what claims gave up, show the reason."""
     monkeypatch.setattr(read_terms, "MOST_TERMS", 50)
     waiting = [_spread_out(number, 20 if number % 4 == 3 else 2, preferred=preferred) for number in range(16)]
     snapshot = given(*waiting, types=incrementing_types(4)).snapshot

@@ -148,7 +148,7 @@ def test_no_two_of_few_joined_nodes_can_be_joined(problem: BinPackingProblem) ->
 
 
 def _holds_for_no_more(problem: BinPackingProblem, filling: Filling, node: int, rows: np.ndarray) -> bool:
-    """Whether the pods on a node may share it, and one row holds them for no more than `rows` cost."""
+    """True if the pods on a node may share it, and one row holds them for no more than `rows` cost."""
     here = filling.node == node
     counts = np.bincount(filling.item[here], filling.number[here], len(problem.counts)).astype(np.int64)
     items = np.flatnonzero(counts)

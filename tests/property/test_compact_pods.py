@@ -1,4 +1,4 @@
-"""What the compact form of pods leaves out, no decision reads: what they take, and every plan, stay the same."""
+"""No decision reads the parts that the compact form of pods leaves out: requests and every plan stay the same."""
 
 from __future__ import annotations
 

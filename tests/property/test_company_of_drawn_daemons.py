@@ -87,7 +87,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
 
 
 def wrong(pod: Pod, others: Sequence[Pod]) -> Iterator[str]:
-    """What a pod on a node with these others breaks."""
+    """Yield each rule that a pod breaks on a node with these other pods."""
     for rule in required_terms(pod, "pod_anti_affinity"):
         yield from (f"{pod.metadata.name} is beside {o.metadata.name}" for o in others if counts(rule, pod, o))
     for other in others:

@@ -236,7 +236,7 @@ def _bytes(filling: Filling) -> list[bytes]:
 
 
 def _optimum(problem: BinPackingProblem) -> float:
-    """What the cheapest filling costs, by trying every content of the node that takes the first pod left."""
+    """Return the cost of the cheapest filling: try every content of the node that takes the first pod left."""
     counts = tuple(problem.counts.tolist())
     price = {
         some: cost

@@ -1,4 +1,4 @@
-"""What a decision costs beside its result: it leaves nothing to collect, and its steps grow no faster than its pods.
+"""Tests the cost of a decision beside its result: no garbage to collect, and steps that grow no faster than its pods.
 
 Steps are counted, not timed.
 """

@@ -31,7 +31,7 @@ EXTENDED = ("hugepages-2Mi", "smarter-devices/fuse", GPU, NEURON)
 
 
 class Lie(NamedTuple):
-    """What a broken node reports in the place of the truth; a resource without an amount is missing."""
+    """The false report of a broken node in the place of the truth; a resource without an amount is missing."""
 
     share: float
     replaced: Mapping[str, int | None]

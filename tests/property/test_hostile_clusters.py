@@ -46,7 +46,7 @@ def planned(cluster: HostileCluster) -> set[str]:
 
 @pytest.mark.parametrize("dimension", sorted(DIMENSIONS))
 def test_neighbours_of_pods_that_are_large_in_one_way_are_planned(dimension: str) -> None:
-    """Those of a number below HOSTILE are hostile, each with names of its own."""
+    """Pods with a number below HOSTILE are hostile, each with names of its own."""
     for seed in range(2):
         cluster = cluster_of(chance_of(seed), [dimension], [], PODS, HOSTILE, elements=20_000)
         honest = {f"p{number}" for number in range(HOSTILE, PODS) if number % 10 != 9}

@@ -1,4 +1,4 @@
-"""What replacements cost at least is never more than what they are planned to cost, and knowing it decides the same."""
+"""Replacements never cost less than their least price, and knowing that price changes no decision."""
 
 from __future__ import annotations
 

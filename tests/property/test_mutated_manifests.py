@@ -136,7 +136,7 @@ SOUND = [item for text in (POOL, CLASS, OVERLAY, BUFFER) for item in yaml.safe_l
 
 
 def checked(text: str) -> ManifestReport | None:
-    """What is said of a file; None when it cannot be read at all, which is said with its name and a reason."""
+    """Return the report on a file; None when it cannot be read at all, for which the error gives name and reason."""
     try:
         documents = read_text("given", text)
     except InvalidInput as problem:
@@ -145,7 +145,7 @@ def checked(text: str) -> ManifestReport | None:
 
 
 def uses(report: ManifestReport) -> None:
-    """What is done with manifests that were accepted."""
+    """Run the code that uses manifests on manifests that were accepted."""
     for pool in report.manifests.node_pools:
         pool_hash(pool)
         expand(pool, lambda _: ("a", "b-flex"))

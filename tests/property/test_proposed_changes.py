@@ -1,4 +1,4 @@
-"""What is proposed gives the pod a place, and nothing weaker of the same kind does: read from its words and tried."""
+"""A proposed change gives a pod its place, and no weaker one of its kind does: read from its words and tried."""
 
 from __future__ import annotations
 

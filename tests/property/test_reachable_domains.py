@@ -1,4 +1,4 @@
-"""Which domains are open to a class is read off what is known of it; asking for each value by itself says the same."""
+"""Known facts of a class show its open domains; a question for each value by itself gives the same domains."""
 
 from __future__ import annotations
 

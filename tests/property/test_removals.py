@@ -29,7 +29,7 @@ TYPES = (
 
 
 def bodies(kind: int) -> dict[str, Any]:
-    """What sets a pod apart: nothing, a zone, spreading, keeping away, a port, protection."""
+    """Return the parts that set a pod apart: none, a zone, spreading, keeping away, a port, protection."""
     labelled: dict[str, Any] = {"metadata": {"labels": {"app": "a"}}}
     selector = {"labelSelector": {"matchLabels": {"app": "a"}}}
     spread = {"topologyKey": labels.ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **selector}

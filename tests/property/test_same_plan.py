@@ -96,7 +96,7 @@ def test_no_order_matters_to_topology(snapshot: Snapshot, seed: int) -> None:
 
 
 def test_topology_terms_have_the_same_numbers_in_any_order() -> None:
-    """Where many rules bind nodes, ties between them are broken by the numbers of their terms."""
+    """The numbers of topology terms break ties between nodes where many rules bind nodes."""
     spread = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     spread["labelSelector"] = {"matchLabels": {"app": "web"}}
     web = {"labels": {"app": "web"}}

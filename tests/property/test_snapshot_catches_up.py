@@ -91,7 +91,7 @@ class Cluster(Stage):
         return BoundPods(CLUSTER, replace(self.context, cluster=self.shaky, snapshots=self.snapshots))
 
     def play(self, action: str, name: str) -> None:
-        """What users, kube-scheduler and kubelets do."""
+        """Act as users, kube-scheduler and kubelets do."""
         match action:
             case "create":
                 self.server.create("pods", {"metadata": {"name": name}, "spec": {"containers": []}})
@@ -108,7 +108,7 @@ class Cluster(Stage):
                 self.server.delete("pods", name, grace_s=0)
 
     def happen(self, action: str, value: int) -> None:
-        """What becomes of watches and those who hold them."""
+        """Act on the watches and their holders."""
         match action:
             case "keep":
                 self.keep(self.keepers[value])

@@ -63,7 +63,7 @@ BODIES = [json.dumps(body) for body in (*OURS, *OF_AWS)]
 
 
 def assert_typed(message: Message) -> None:
-    """What flows do with a message works: its cluster has a name, and its time can be written."""
+    """Check that flows can use a message: its cluster has a name, and its time can be written."""
     assert isinstance(message.cluster, str)
     time = getattr(message, "time", 0.0)
     assert rfc3339(time).endswith("Z")

@@ -29,7 +29,7 @@ chosen_claims = st.lists(st.sampled_from(NAMES), max_size=3, unique=True)
 
 @st.composite
 def worlds(draw: st.DrawFn) -> dict[str, Any]:
-    """Where each claim's volume may be used (no alternatives: anywhere), which claims pods use, and where they run."""
+    """Draw the zones of each claim's volume (no alternatives: anywhere), the pods' claims, and running pods' zones."""
     return {
         "volumes": {name: draw(alternatives) for name in NAMES},
         "bound": {name: draw(st.booleans()) for name in NAMES},

@@ -129,7 +129,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def shades(png: bytes) -> int:
-    """How many different bytes the pixels of a PNG are made of; a blank page has a handful."""
+    """Return the number of different bytes in the pixels of a PNG; a blank page has a handful."""
     data, place = b"", 8
     while place < len(png):
         length = int.from_bytes(png[place : place + 4])

@@ -112,7 +112,7 @@ def test_the_quiet_hour_without_its_idle_minutes_has_the_same_effects() -> None:
 
 
 def _effects(outcome: RunOutcome) -> list[dict[str, object]]:
-    """What happened, and when, without invocations."""
+    """Return the events with their times, without invocations."""
     events = [msgspec.json.decode(line) for line in outcome.lines]
     return [event for event in events if "invocation" not in event]
 

@@ -72,7 +72,7 @@ def machine_of(name: str, token: str) -> dict[str, Any]:
 
 
 class Region:
-    """What happens in the eyes of a judge, with the limits of NodePool `flex`."""
+    """Plays events before a judge, with the limits of NodePool `flex`."""
 
     def __init__(self, limits: Mapping[str, str] | None = None, *, sampled: bool = False) -> None:
         self.now = 1000.0
@@ -519,7 +519,7 @@ def test_pods_are_deleted_only_from_nodes_of_ours_that_leave() -> None:
 
 
 def refused(region: Region, name: str, on: str) -> bool:
-    """Whether the judge says that a new pod on a node must not be deleted there."""
+    """True if the judge reports that a new pod on a node must not be deleted there."""
     before = region.told.count(Promise.OWN_PODS)
     region.has("pods", pod(name, node=on))
     delete(region, pod(name, node=on))

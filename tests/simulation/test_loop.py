@@ -221,7 +221,7 @@ def test_a_minute_is_idle_after_a_fault_only_when_all_has_been_inspected_again()
     told.loop.every(100.0, partial(told.say, "inspects"), first_s=5.0, rests=True, reads=False)
 
     def rests_at(seconds: float) -> bool:
-        """Whether the routine after this moment is left out."""
+        """True if the routine after this moment is left out."""
         told.loop.run_until(told.start + seconds)
         said = len(told.lines)
         idle.look()

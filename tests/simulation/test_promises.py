@@ -1,4 +1,4 @@
-"""What the judge tells of, and what it does not: each promise that counts something, at its bound and one beyond."""
+"""Tests the judge's reports and its silence: each promise that counts something, at its bound and one beyond."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ WAY = (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState
 
 
 class Play:
-    """What happens before the eyes of a judge of the pools `flex` (two nodes disrupted at once) and `spot` (half of its
-    nodes at once)."""
+    """Plays events before a judge of two pools.
+
+    Pool `flex` may have two nodes disrupted at once, pool `spot` half of its nodes at once.
+    """
 
     def __init__(self, *, steered: bool = True) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""What SQS, Lambda and DynamoDB take at most, as the simulated ones do."""
+"""The simulated SQS, Lambda and DynamoDB have the limits of the real ones."""
 
 from __future__ import annotations
 

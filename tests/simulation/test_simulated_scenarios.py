@@ -261,7 +261,7 @@ def test_a_rhythm_follows_the_day_and_rests_at_weekends() -> None:
 
 
 def _effects(outcome: RunOutcome) -> list[dict[str, Any]]:
-    """What happened, and when; without invocations, of which idle ones are left out."""
+    """Return the events with their times; without invocations, of which idle ones are left out."""
     events = [msgspec.json.decode(line) for line in outcome.lines]
     return [
         {name: fact for name, fact in event.items() if name != "invocation"}

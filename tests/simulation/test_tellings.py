@@ -1,4 +1,4 @@
-"""What is told is compared with what is there, and what is due with the time that has passed: each can be broken."""
+"""Compares reports with the real state, and due actions with the time that has passed: each check can fail."""
 
 from __future__ import annotations
 

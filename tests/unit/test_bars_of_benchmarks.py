@@ -1,4 +1,4 @@
-"""What benchmarks say of their bars for prices: those that hold, and those that are missed."""
+"""Tests the reports of benchmarks on their bars for prices: bars that hold, and bars that are missed."""
 
 from __future__ import annotations
 

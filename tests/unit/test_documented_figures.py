@@ -31,7 +31,7 @@ def page(name: str) -> str:
 
 
 def says(name: str, sentence: str) -> bool:
-    """Whether a page of the docs has a sentence, however it is broken into lines."""
+    """True if a page of the docs has a sentence, however it is broken into lines."""
     return sentence in page(name)
 
 

@@ -1,4 +1,4 @@
-"""Which instance profiles and node roles end: none that a launch names or an instance carries, then all."""
+"""Tests the end of instance profiles and node roles: none that a launch names or an instance carries, then all."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def client_of(server: Server, seed: int, **settings: Any) -> tuple[Any, FaultyTr
 
 
 def first_effect(kind: str, seen: Callable[[Any], object] = lambda items: None) -> tuple[Server, Any]:
-    """What the server was asked and what the caller got at the first fault of this kind."""
+    """Return the server with its requests and the caller's result at the first fault of this kind."""
     operation, request = CALLS[kind]
     for seed in range(200):
         server = Server()

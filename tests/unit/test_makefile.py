@@ -1,4 +1,4 @@
-"""What targets of the Makefile would run."""
+"""Tests the commands that targets of the Makefile would run."""
 
 from __future__ import annotations
 

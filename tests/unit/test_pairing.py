@@ -1,4 +1,4 @@
-"""Which claim became which Node, where names are used again."""
+"""Tests the pairing of claims and Nodes, where names are used again."""
 
 from __future__ import annotations
 

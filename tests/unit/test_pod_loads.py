@@ -1,4 +1,4 @@
-"""What pods take of their nodes: the sum of what each asks for, and of whom nothing can be said, nothing is said."""
+"""The load of a node is the sum of its pods' requests; a node with a pod that cannot be read has no known load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a release consists of is the same whenever it is built, and what it lacks is told."""
+"""A release has the same contents whenever it is built, and the build reports missing parts."""
 
 from __future__ import annotations
 

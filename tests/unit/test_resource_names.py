@@ -1,4 +1,4 @@
-"""What a function is told by its environment, and which clusters it serves."""
+"""Tests the settings in a function's environment, and the clusters that the function serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long offerings rest after failures."""
+"""Tests the time that offerings rest after failures."""
 
 from __future__ import annotations
 

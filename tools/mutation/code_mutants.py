@@ -294,7 +294,7 @@ _LEFT_ALONE = (ast.Import, ast.ImportFrom, ast.Raise, ast.JoinedStr, ast.Assert)
 
 
 def _is_left_alone(node: ast.AST) -> bool:
-    """Whether nothing within is changed: imports, messages, logs and types."""
+    """True if nothing within is changed: imports, messages, logs and types."""
     match node:
         case ast.Expr(value=value):
             return isinstance(value, ast.Constant) or _is_log(value)
@@ -317,7 +317,7 @@ def _is_never_taken_or_logs(node: ast.If) -> bool:
 
 
 def _is_never_run(name: str, value: ast.expr) -> bool:
-    """Whether an assignment is of what is logged only, or of a type."""
+    """True if an assignment is of what is logged only, or of a type."""
     if name in _LOGGED_NAMES or name == "_LOG":
         return True
     made_by = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""

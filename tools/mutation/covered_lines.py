@@ -61,7 +61,7 @@ class LineRecorder:
         sys.monitoring.restart_events()
 
     def lines(self) -> dict[str, tuple[int, ...]]:
-        """What has been reported, by file."""
+        """Return the lines that have been reported, by file."""
         return {path: tuple(sorted(numbers)) for path, numbers in sorted(self._seen.items())}
 
     def _starts(self, code: CodeType, _: int) -> Any:

@@ -1,4 +1,4 @@
-"""Which tests are run against a mutant: those that run its statement, and first those that are about its function."""
+"""Chooses the tests of a mutant: those that run its statement, and first those that are about its function."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class CoveringTests:
         return self._sources[file]
 
     def _imports(self, file: str, path: str) -> bool:
-        """Whether a file of tests imports something of a module of the product; False if there is no such file."""
+        """True if a file of tests imports something of a module of the product; False if there is no such file."""
         package, _, name = path.removesuffix(".py").replace("/", ".").rpartition(".")
         return (
             re.search(
@@ -148,7 +148,7 @@ def lines_that_use(names: Collection[str], source: str) -> set[int]:
 
 
 def runs_when_imported(mutant: Mutant, source: str) -> bool:
-    """Whether a mutant is outside of the bodies of functions, or in what a function is defined with."""
+    """True if a mutant is outside of the bodies of functions, or in what a function is defined with."""
     statement = _statement_at(_parsed(source), mutant.line)
     return isinstance(statement, ast.FunctionDef | ast.ClassDef) or not _is_in_function(_parsed(source), mutant.line)
 

@@ -60,7 +60,7 @@ class LiveFunctions:
         return str(self._root / mutant.path)
 
     def _has_inner(self, path: str, function: str) -> bool:
-        """Whether the function has run already and left functions behind, which keep the code that they have."""
+        """True if the function has run already and left functions behind, which keep the code that they have."""
         return any(where == path and name.startswith(f"{function}.<locals>.") for where, name in self._by_name)
 
 

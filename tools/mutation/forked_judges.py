@@ -47,7 +47,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """How a mutant is judged in a fork.
+    """Holds what a fork needs to judge a mutant.
 
     Attributes:
         mutant: what is planted.

@@ -44,7 +44,7 @@ _POLL_S = 0.02
 
 
 class Outcome(StrEnum):
-    """What became of a mutant. Broken: it cannot be imported, so that no test was needed to find it.
+    """The result of a mutant. Broken: it cannot be imported, so that no test was needed to find it.
 
     Deferred: it has no verdict yet, because its module has to be imported anew.
     """

@@ -52,7 +52,7 @@ class _EquivalentFile(msgspec.Struct, frozen=True):
 
 
 def read_equivalents(path: Path) -> dict[str, Equivalent]:
-    """Those of a TOML file, by key. Raises msgspec.ValidationError for one without a proof."""
+    """Read the equivalent mutants of a TOML file, by key. Raises msgspec.ValidationError for one without a proof."""
     known = msgspec.convert(tomllib.loads(path.read_text()), _EquivalentFile)
     return {item.key: item for item in known.equivalent}
 
@@ -173,7 +173,7 @@ def shares_of_parts(
 
 
 def missed_bars(shares: Mapping[str, Share]) -> list[str]:
-    """Where too few were found, equivalent mutants counted as missed; in words."""
+    """Return where too few mutants were found, equivalent mutants counted as missed; in words."""
     bars = {name: LEAST_FOUND if name == "all" else LEAST_FOUND_IN_EACH for name in shares}
     return [
         f"{name}: {share.fraction_of_all:.1%} found instead of {bars[name]:.0%}"

@@ -121,7 +121,7 @@ def _test_files(path: Path) -> Iterable[Path]:
 
 
 def all_mutants() -> list[Mutant]:
-    """Those of all parts of the product that are drawn from."""
+    """Return the mutants of all parts of the product that are drawn from."""
     files = sorted(path.relative_to(PRODUCT).as_posix() for path in PRODUCT.rglob("*.py"))
     return [mutant for path in files if stratum_of(path) for mutant in mutants_of(path, (PRODUCT / path).read_text())]
 
@@ -152,7 +152,7 @@ def _users_of(name: str, path: str) -> Mapping[str, frozenset[int]]:
 
 
 def verdict_of_import(trial: Trial) -> Verdict:
-    """What the tests of a trial say in a process that imports the mutant; without any it survives."""
+    """Run the tests of a trial in a process that imports the mutant; without any test it survives."""
     if not trial.tests:
         return Verdict(Outcome.SURVIVED, "no test runs the line")
     names, log = [test.test for test in trial.tests], LOGS / f"{trial.mutant.key}.log"
@@ -160,7 +160,7 @@ def verdict_of_import(trial: Trial) -> Verdict:
 
 
 def verdict_of_seeds(trial: Trial) -> Verdict:
-    """What the seeds of a trial say in a process that imports the mutant."""
+    """Run the seeds of a trial in a process that imports the mutant."""
 
     def act() -> Verdict:
         found_by = broken_promise(trial)
@@ -237,7 +237,7 @@ def print_shares(shares: Mapping[str, Share]) -> None:
 
 
 def print_simulations_share(drawn: Sequence[Mutant], store: VerdictStore, seeds: int, jobs: int) -> None:
-    """What so many seeds of each scenario find of the flow mutants, without any test."""
+    """Print the share of the flow mutants that so many seeds of each scenario find, without any test."""
     flows = [item for item in drawn if stratum_of(item.path) == "flows"]
     simulated = _simulated(flows, store, seeds, jobs)
     share = share_of(flows, simulated)

@@ -1,4 +1,4 @@
-"""Which seeds of which scenarios run which lines of the product, so that a mutant is played by those seeds alone.
+"""Finds the seeds of scenarios that run each line of the product, so that those seeds alone play a mutant.
 
 A seed that does not run the changed line plays the same with and without the mistake: it need not be played.
 """

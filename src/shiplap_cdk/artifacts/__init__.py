@@ -1,1 +1,1 @@
-"""What the stack uploads: layers of third-party packages, the library and the settings, and the functions' code."""
+"""Builds what the stack uploads: layers of third-party packages, the library and the settings, and functions' code."""

@@ -36,7 +36,7 @@ from shiplap_cdk.shipped_files import CHECKOUT, is_installed, shipped
 
 
 def _cache() -> Path:
-    """Where layers are kept: below the checkout, or else in the user's folder for caches."""
+    """Return the folder that keeps layers: below the checkout, or else in the user's folder for caches."""
     if not is_installed():
         return CHECKOUT / "build" / "layers"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shiplap" / "layers"
@@ -64,14 +64,14 @@ _KEPT_S = 7 * 24 * 3600
 
 
 class Target(NamedTuple):
-    """What a layer is built for: uv's name of the platform (empty: this machine) and the Python version."""
+    """The target of a layer: uv's name of the platform (empty: this machine) and the Python version."""
 
     platform: str
     python: str
 
     @property
     def bytecode(self) -> bool:
-        """Whether this interpreter writes bytecode that the target's can read."""
+        """True if this interpreter writes bytecode that the target's can read."""
         return self.python == f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -118,7 +118,7 @@ def dependencies(target: Target, build: Path = BUILD) -> Layer:
 
 
 def _operations(sources: Sequence[Path]) -> Iterator[bytes]:
-    """What tells which operations of botocore the layer holds.
+    """Yield bytes that show which operations of botocore the layer holds.
 
     Only the locked botocore, which the layer gets, knows them all. Where this environment has another one, the whole
     library tells; it seldom changes there.

@@ -28,7 +28,7 @@ def _is_description(statement: ast.stmt) -> bool:
 
 
 def _stands_alone(statement: ast.stmt, lines: list[str]) -> bool:
-    """Whether its lines hold nothing else."""
+    """True if the statement's lines hold nothing else."""
     before = lines[statement.lineno - 1].encode()[: statement.col_offset]
     after = lines[(statement.end_lineno or statement.lineno) - 1].encode()[statement.end_col_offset :]
     return not before.strip() and not after.strip()

@@ -1,4 +1,4 @@
-"""What belongs to one cluster alone: its nodes' roles, the functions' way into it, its audit log as a source of events.
+"""Makes what belongs to one cluster alone: its nodes' roles, the functions' way into it, its audit log as events.
 
 A nested stack for each, so that a cluster more or less changes nothing of another's, and the install's own template
 grows by one resource.
@@ -54,7 +54,7 @@ _IPV6_ACTIONS = (
 
 
 def needs_stack(cluster: ServedCluster) -> bool:
-    """Whether anything is made for this cluster alone; CloudFormation refuses a stack of nothing."""
+    """True if the stack makes anything for this cluster alone; CloudFormation refuses a stack of nothing."""
     return (
         cluster.access_entry or cluster.document.audit or bool(cluster.roles_in_manifests) or cluster.has_own_node_role
     )

@@ -46,7 +46,7 @@ class WorkQueue(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """What feeds the functions of a network group."""
+    """The queues that feed the functions of a network group."""
 
     provisioning: WorkQueue
     lifecycle: WorkQueue

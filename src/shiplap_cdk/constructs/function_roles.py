@@ -1,4 +1,4 @@
-"""Who may do what: a role per function, with all that its statements say."""
+"""Makes a role per function, with all that its statements say."""
 
 from __future__ import annotations
 

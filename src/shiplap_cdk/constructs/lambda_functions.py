@@ -75,7 +75,7 @@ OF_INSTALL = (INTERRUPT, CATALOG, WIDGET)
 
 
 class QueueTrigger(NamedTuple):
-    """How a queue feeds a function. A window collects a burst into one invocation."""
+    """Feeds a function from a queue. A window collects a burst into one invocation."""
 
     queue: WorkQueue
     batch_size: int
@@ -84,7 +84,7 @@ class QueueTrigger(NamedTuple):
 
 
 class RuntimeSettings(NamedTuple):
-    """How functions run: where, started from snapshots, traced by X-Ray, how long their logs are kept.
+    """The settings of running functions: where, started from snapshots, traced by X-Ray, how long their logs are kept.
 
     `region` says what AWS lacks. `network` is the VPC that they are put into, if any.
     `watch_memory_mib` is for the watch function alone, whose need depends on the largest cluster. `group` names the

@@ -33,7 +33,7 @@ _LIFECYCLE_CONCURRENCY = 10
 
 
 class Common(NamedTuple):
-    """What all functions of an install share. `environment` holds variables that each of them is given."""
+    """The parts that all functions of an install share. `environment` holds variables that each of them is given."""
 
     document: InstallDocument
     storage: InstallStorage
@@ -53,7 +53,7 @@ class Common(NamedTuple):
         }
 
     def running(self) -> RuntimeSettings:
-        """How functions outside of all networks run."""
+        """Return the settings of functions outside of all networks."""
         own = self.document
         return RuntimeSettings(
             own.region, None, own.log_retention_days, own.snap_start, own.tracing, own.watch_memory_mib
@@ -62,7 +62,7 @@ class Common(NamedTuple):
     def targets(
         self, clusters: Sequence[ServedCluster], *, timers: Sequence[str], feeds: Mapping[str, WorkQueue]
     ) -> permissions.PolicyTargets:
-        """What functions that serve these clusters refer to; `timers` are ARNs of lifecycle queues."""
+        """Return targets for policies of functions that serve these clusters; `timers` are ARNs of lifecycle queues."""
         own_path = identity_path(self.document.name, self.document.region)
         own_roles = f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role{own_path}*"
         return permissions.PolicyTargets(

@@ -1,4 +1,4 @@
-"""What each function may do, and on what. Only `schedule` may launch; only `lifecycle` may end an instance.
+"""Decides what each function may do, and on what. Only `schedule` may launch; only `lifecycle` may end an instance.
 
 The conditions follow Karpenter's controller policies, with tags of our own (`shiplap.aws.tags`) in the place of theirs,
 so that neither touches what the other launched. A test finds every call of the adapters in one of these lists.
@@ -44,7 +44,7 @@ _REFERRED = (
 
 
 class PolicyTargets(NamedTuple):
-    """What the statements refer to.
+    """The resources that the statements refer to.
 
     `timers` are ARNs of the lifecycle queues, `feeds` the queues that feed functions, by the function. `clusters` are
     those that EKS describes, `shifting` those whose zonal shifts are heeded. `identity_path` is the path in IAM of what
@@ -279,7 +279,7 @@ def _manifests(targets: PolicyTargets, *actions: str) -> Statements:
 
 
 def _recall(targets: PolicyTargets) -> Statements:
-    """What disruption remembers of nodes, for the statuses of NodeClaims."""
+    """Allow reads of disruption's memory of nodes, for the statuses of NodeClaims."""
     found = _allow("Recall", ["s3:GetObject"], [_objects(targets, MEMORY_PREFIX)])
     return [found] if targets.has_live_manifests else []
 
@@ -306,7 +306,7 @@ def widget(targets: PolicyTargets) -> Statements:
 
 
 def consume(queue: WorkQueue) -> Statements:
-    """What an event source mapping needs, and moving what cannot be read to the dead letters at once."""
+    """Allow what an event source mapping needs, and moving what cannot be read to the dead letters at once."""
     return [
         _allow(
             "Consume",
@@ -339,7 +339,7 @@ _INTERFACES = (
 
 
 def inside_network(function: str) -> Statements:
-    """What Lambda needs to put a function, by its name, into a VPC; EC2 can name no resources.
+    """Allow Lambda to put a function, by its name, into a VPC; EC2 can name no resources.
 
     Lambda calls EC2 with the function's role. The code has the same role and needs no interfaces, so they are denied to
     it, as the Lambda Developer Guide advises: requests of the code, and only those, carry the function's ARN. Subnets
@@ -359,7 +359,7 @@ def inside_network(function: str) -> Statements:
 
 
 def traced() -> Statements:
-    """What Lambda needs to send a function's traces to X-Ray, which knows no resources."""
+    """Allow Lambda to send a function's traces to X-Ray, which knows no resources."""
     return [_allow("Trace", ["xray:PutTraceSegments", "xray:PutTelemetryRecords"], ["*"])]
 
 
@@ -423,7 +423,7 @@ def _launch(targets: PolicyTargets) -> Statements:
 
 
 def _selectors(targets: PolicyTargets) -> Statements:
-    """What answers the selectors of EC2NodeClasses."""
+    """Allow the calls that answer the selectors of EC2NodeClasses."""
     return [
         _describe(
             "AnswerSelectors",

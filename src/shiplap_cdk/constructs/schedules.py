@@ -1,4 +1,4 @@
-"""What time starts: the sweep that makes every lost message harmless, fresh catalogues, and watches that never end."""
+"""Starts work by time: the sweep that makes every lost message harmless, fresh catalogues, and watches without end."""
 
 from __future__ import annotations
 

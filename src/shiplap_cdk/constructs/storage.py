@@ -1,4 +1,4 @@
-"""What outlives every function: the tables `state` and `capacity`, and the bucket."""
+"""Makes the storage that outlives every function: the tables `state` and `capacity`, and the bucket."""
 
 from __future__ import annotations
 

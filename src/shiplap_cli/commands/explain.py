@@ -221,7 +221,7 @@ def _document(account: object, inputs: LoadedInputs | None) -> dict[str, Any]:
 
 
 def _has_cluster(sources: Sources, options: HistoryOptions) -> bool:
-    """Whether a cluster can be asked beside the install: that of `shiplap dev` always can."""
+    """True if the command can ask a cluster beside the install: it can always ask that of `shiplap dev`."""
     return bool(sources.context or sources.kubeconfig or options.dev)
 
 
@@ -281,7 +281,7 @@ def _emit_claim(history: History, sources: Sources, options: HistoryOptions, out
 
 
 def _present_state(name: str, inputs: LoadedInputs | None) -> PresentState | None:
-    """How a claim stands in a cluster; None for a recorded decision and for what the cluster does not know."""
+    """Return the state of a claim in a cluster; None for a recorded decision and for a claim unknown to the cluster."""
     from shiplap_cli.history.present_state import present_state_of  # noqa: PLC0415 - only for claims
 
     return present_state_of(name, inputs) if inputs is not None else None

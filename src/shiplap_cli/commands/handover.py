@@ -57,7 +57,7 @@ GIVEN_BACK_REASON = "given back to Karpenter"
 
 
 class Owner(StrEnum):
-    """Who has the nodes afterwards."""
+    """The provisioner that has the nodes after the command."""
 
     SHIPLAP = "shiplap"
     KARPENTER = "karpenter"
@@ -74,7 +74,7 @@ class HandedNode(Printed, frozen=True):
 
 
 class HandoverDocument(Printed, frozen=True):
-    """What the command prints. Without `changed` it has changed nothing: it was a dry run."""
+    """The output of the command. Without `changed` it has changed nothing: it was a dry run."""
 
     to: str
     changed: bool
@@ -90,14 +90,14 @@ class TaggedInstances:
         self._ec2 = ec2
 
     def named(self, ids: Sequence[str]) -> dict[str, TaggedInstance]:
-        """Those of these ids that EC2 still shows, by id."""
+        """Return the instances of these ids that EC2 still shows, by id."""
         found: dict[str, TaggedInstance] = {}
         for start in range(0, len(ids), _BATCH):
             found |= self._described([{"Name": "instance-id", "Values": list(ids[start : start + _BATCH])}])
         return found
 
     def owned(self, cluster: str, install: str) -> dict[str, TaggedInstance]:
-        """Those of a cluster that carry the install's tag, by id."""
+        """Return the instances of a cluster that carry the install's tag, by id."""
         return self._described([*tags.owned_by(cluster), {"Name": f"tag:{tags.INSTALL}", "Values": [install]}])
 
     def add(self, instance: str, added: Mapping[str, str]) -> None:
@@ -195,7 +195,7 @@ def _ask(found: Handover, to: Owner) -> None:
 def document_of(
     found: Handover, to: Owner, *, changed: bool, failures: Mapping[str, str] | None = None
 ) -> HandoverDocument:
-    """What was found, and what stopped whom, by the name of the claim."""
+    """Return the nodes found, each with the failure that stopped it; `failures` are by the name of the claim."""
     failed = failures or {}
     return HandoverDocument(
         to=to.value,
@@ -241,7 +241,7 @@ class HandoverWork:
             )
 
     def found(self, to: Owner) -> Handover:
-        """What can change hands. Raises ClusterError, AwsError, StoreError."""
+        """Return the nodes that can change hands. Raises ClusterError, AwsError, StoreError."""
         objects, nodes = self._cluster.node_claim_objects(), self._cluster.nodes()
         self._objects = {str(item["metadata"]["name"]): item for item in objects}
         name, install = self._settings.name, self._settings.install

@@ -35,7 +35,7 @@ from shiplap_cli.output import Format, Output, Printed, confirm, counted, emit, 
 
 
 class RollbackDocument(Printed, frozen=True, omit_defaults=True):
-    """What the command prints: all releases, or the moves to one and what forbids them; `moved` if they were made."""
+    """The output of the command: all releases, or the moves to one and what forbids them; `moved` if they were made."""
 
     releases: tuple[InstallRelease, ...] = ()
     moves: tuple[AliasMove, ...] = ()
@@ -119,7 +119,7 @@ def _stored(install: DeployedInstall) -> StoredSchemas:
 
 
 def _agreed(moves: Sequence[AliasMove], *, yes: bool) -> bool:
-    """Whether the moves are wanted; nobody who could answer is a no. Raises typer.Abort where the answer is no."""
+    """True if the user wants the moves; False if nobody can answer. Raises typer.Abort where the answer is no."""
     if yes:
         return True
     if sys.stdin is None or not sys.stdin.isatty():

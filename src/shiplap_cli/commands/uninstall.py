@@ -67,7 +67,7 @@ class LeftInstance(Printed, frozen=True):
 
 
 class UninstallDocument(Printed, frozen=True, omit_defaults=True, kw_only=True):
-    """What is left of the install, and what was done to it.
+    """The remains of the install, and what the command did to it.
 
     `frozen_at` is when launches were frozen; `instances` are those that EC2 shows. `stack` is its status in
     CloudFormation, empty when it is gone; `identities` are instance profiles and node roles that are kept for nodes;
@@ -88,7 +88,7 @@ class UninstallDocument(Printed, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class UninstallOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for; see the options of `uninstall`."""
+    """The options that the user gave; see the options of `uninstall`."""
 
     contexts: dict[str, str]
     kubeconfig: Path | None
@@ -238,7 +238,7 @@ class _Uninstall:
             raise InvalidInput("--delete-data", f"the install's name is {self.record.install}")
 
     def seen(self) -> UninstallDocument:
-        """What is there, without a change."""
+        """Return the state of the install, without a change."""
         return self._document(self._nodes.instances(), (), "run it without --dry-run: it asks before each step")
 
     def cancelled(self) -> UninstallDocument:

@@ -21,7 +21,7 @@ from shiplap_cli.output import Format, Output, Printed, emit, note, plain_table
 
 
 class DeploymentCommand(Printed, frozen=True):
-    """What would deploy an install."""
+    """The command that would deploy an install."""
 
     wave: int
     install: str

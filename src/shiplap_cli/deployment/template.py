@@ -21,7 +21,7 @@ _PLACEHOLDER = re.compile(r"\$\{AWS::(AccountId|Region)\}")
 
 
 class TemplateDocument(Printed, frozen=True):
-    """What was written, and the commands that deploy it; `bucket` is what the template expects its assets in."""
+    """The files written, and the commands that deploy them; the template expects its assets in `bucket`."""
 
     stack: str
     template: str

@@ -15,7 +15,7 @@ LOOK_S = 30.0
 
 
 class DeploymentOutcome(StrEnum):
-    """What became of an install; `left` was not touched."""
+    """The result of an install's deployment; `left` was not touched."""
 
     DEPLOYED = "deployed"
     FAILED = "failed"

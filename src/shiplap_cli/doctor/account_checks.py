@@ -42,12 +42,12 @@ GATEWAYS = ("s3", "dynamodb")
 
 
 def credentials(client: Client, deployment: Deployment, now: float) -> Iterator[CheckResult]:
-    """Who asks, and whether this machine's clock is AWS's."""
+    """Check the caller's identity, and that this machine's clock is AWS's."""
     yield from caller(client, deployment.region, now)
 
 
 def caller(client: Client, region: str, now: float, account: str = "") -> Iterator[CheckResult]:
-    """Who asks, whether the account is the one that is meant, and whether this machine's clock is AWS's."""
+    """Check the caller's identity, that the account is the meant one, and that this machine's clock is AWS's."""
     answer, report = client("sts").get_caller_identity(), CheckReporter("credentials")
     if account and answer["Account"] != account:
         says = f"is of account {answer['Account']}, not of {account}"
@@ -71,7 +71,7 @@ def _clock_skew(seconds: float) -> CheckResult:
 
 
 def stack(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
-    """Whether the last deployment was completed."""
+    """Check that the last deployment was completed."""
     report, name = CheckReporter("stack"), deployment.stack
     (described,) = client("cloudformation").describe_stacks(StackName=name)["Stacks"]
     status, says = described["StackStatus"], f"is {described['StackStatus']}"
@@ -89,7 +89,7 @@ def stack(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
 
 
 def functions(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
-    """Whether each function is deployed, not switched off, and in service with its newest version."""
+    """Check that each function is deployed, not switched off, and in service with its newest version."""
     report, lambdas = CheckReporter("functions"), client("lambda")
     for name, function in deployment.functions.items():
         configuration = lambdas.get_function_configuration(FunctionName=function)
@@ -137,7 +137,7 @@ def _queues_of_functions(deployment: Deployment) -> dict[str, str]:
 
 
 def event_sources(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
-    """Whether Lambda polls the queues."""
+    """Check that Lambda polls the queues."""
     report, lambdas = CheckReporter("event sources"), client("lambda")
     for name in _queues_of_functions(deployment):
         function = deployment.function(name)
@@ -154,7 +154,7 @@ def event_sources(client: Client, deployment: Deployment) -> Iterator[CheckResul
 
 
 def queues(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
-    """Whether EventBridge may send to the queues, and whether anything was set aside."""
+    """Check that EventBridge may send to the queues, and that no message was set aside."""
     report, sqs = CheckReporter("queues"), client("sqs")
     for queue in _queues_of_functions(deployment).values():
         url, dead_letters = deployment.output(f"{queue}QueueUrl"), deployment.output(f"{queue}DeadLettersUrl")
@@ -205,7 +205,7 @@ def _attributes(sqs: Any, url: str) -> dict[str, str]:
 
 
 def quotas(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
-    """What of the account's quotas is used: they are shared by all that runs in the Region."""
+    """Check the use of the account's quotas: all that runs in the Region shares them."""
     yield from vcpus_and_templates(client)
     yield from concurrency(client, len(deployment.clusters))
 
@@ -226,7 +226,7 @@ def vcpus_and_templates(client: Client) -> Iterator[CheckResult]:
 
 
 def concurrency(client: Client, clusters: int) -> Iterator[CheckResult]:
-    """How many functions may run at once in the account."""
+    """Check how many functions may run at once in the account."""
     report, what = CheckReporter("quotas"), "concurrent functions"
     most = client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
     needed = max(_LEAST_CONCURRENCY, 21 + 4 * clusters)
@@ -262,7 +262,7 @@ def _used_quotas(client: Client) -> dict[str, float]:
 
 
 def other_installs(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
-    """Whether another install launches nodes in the cluster, by the tags of its instances."""
+    """Check that no other install launches nodes in the cluster, by the tags of its instances."""
     report, alive = CheckReporter("installs"), {"Name": "instance-state-name", "Values": ["pending", "running"]}
     pages = client("ec2").get_paginator("describe_instances").paginate(Filters=[*tags.owned_by(cluster), alive])
     counts = Counter(
@@ -286,7 +286,7 @@ def other_installs(client: Client, deployment: Deployment, cluster: str) -> Iter
 
 
 def network(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
-    """Whether functions inside a VPC have a way to the AWS services they ask: a route out, or an endpoint for each."""
+    """Check that functions inside a VPC reach the AWS services they ask: by a route out, or an endpoint for each."""
     for name in deployment.networks:
         function = deployment.function(f"schedule{name}")
         configuration = client("lambda").get_function_configuration(FunctionName=function)
@@ -309,7 +309,7 @@ class AskingCluster(Protocol):
 
     @property
     def zonal_shift(self) -> bool:
-        """Whether its zonal shifts are heeded."""
+        """True if the install heeds the cluster's zonal shifts."""
 
 
 def endpoints_of(clusters: Sequence[AskingCluster], *, metrics_secret: bool) -> tuple[str, ...]:

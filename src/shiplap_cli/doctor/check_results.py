@@ -132,7 +132,7 @@ def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
 
 
 def answer_or_none(ask: Callable[[], Any], missing: str = "ResourceNotFoundException") -> Any:
-    """What AWS answers; None when it answers by the code for something that is not there."""
+    """Return the answer of AWS; None when AWS answers with the code for something that is not there."""
     try:
         return ask()
     except ClientError as error:

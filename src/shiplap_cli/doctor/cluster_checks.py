@@ -97,7 +97,7 @@ def permissions_of(manifest: Path) -> tuple[RbacPermission, ...]:
 
 
 def catalogue(s3: Any, deployment: Deployment, region: str, now: float) -> Iterator[CheckResult]:
-    """Whether instance types and prices are fresh."""
+    """Check that instance types and prices are fresh."""
     report, fix = CheckReporter("catalogue"), fixes.refresh_catalogue(deployment.function("catalog"))
     try:
         age_s = now - BucketCatalog(s3, deployment.output("Bucket"), region).load().refreshed_at
@@ -111,7 +111,7 @@ def catalogue(s3: Any, deployment: Deployment, region: str, now: float) -> Itera
 
 
 def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[CheckResult]:
-    """What the last inspection found: AMIs, subnets, security groups by their selectors, role and instance profile."""
+    """Report the last inspection: AMIs, subnets, security groups by their selectors, role and instance profile."""
     report = CheckReporter("node classes")
     if not known:
         yield report.failed(
@@ -142,7 +142,7 @@ def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[CheckRe
 
 
 def control_plane(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
-    """Whether the cluster is there, lets access entries in, can be reached, and lets each function in."""
+    """Check that the cluster is there, lets access entries in, can be reached, and lets each function in."""
     described, findings = describe_cluster(client, cluster)
     yield from findings
     if described is None:
@@ -169,7 +169,7 @@ def _network_of(client: Client, deployment: Deployment, cluster: str) -> str:
 
 
 def describe_cluster(client: Client, cluster: str) -> tuple[Mapping[str, Any] | None, list[CheckResult]]:
-    """What EKS says of a cluster, None when it is not there or not in service; and the findings of that."""
+    """Return EKS's description of a cluster, None when it is not there or not in service; and the findings of that."""
     report = CheckReporter("cluster")
     found = answer_or_none(lambda: client("eks").describe_cluster(name=cluster)["cluster"])
     if found is None:
@@ -191,7 +191,7 @@ def describe_cluster(client: Client, cluster: str) -> tuple[Mapping[str, Any] | 
 
 
 def authentication(cluster: str, described: Mapping[str, Any]) -> CheckResult:
-    """Whether a cluster knows access entries."""
+    """Check that a cluster knows access entries."""
     report, mode = CheckReporter("access"), described.get("accessConfig", {}).get("authenticationMode", "API")
     if mode == "CONFIG_MAP":
         says = "knows no access entries: its mode is CONFIG_MAP"
@@ -200,7 +200,7 @@ def authentication(cluster: str, described: Mapping[str, Any]) -> CheckResult:
 
 
 def endpoint(cluster: str, config: Mapping[str, Any], vpc: Mapping[str, Any]) -> CheckResult:
-    """Whether functions in a VPC (`VpcConfig` as Lambda has it), or in none, reach the API server's endpoint."""
+    """Check that functions in a VPC (`VpcConfig` as Lambda has it), or in none, reach the API server's endpoint."""
     report = CheckReporter("endpoint")
     inside, public = bool(vpc.get("SubnetIds")), config.get("endpointPublicAccess", True)
     private, open_to = config.get("endpointPrivateAccess", False), config.get("publicAccessCidrs", ["0.0.0.0/0"])
@@ -248,7 +248,7 @@ def _access_entry(client: Client, deployment: Deployment, cluster: str, name: st
 
 
 def node_access_entries(client: Client, known: Sequence[ClusterStatus]) -> Iterator[CheckResult]:
-    """Whether the roles of nodes, by the instance profiles last inspected, enter as nodes of their system."""
+    """Check that the roles of nodes, by the instance profiles last inspected, enter as nodes of their system."""
     types = {
         (cluster.cluster, status.instance_profile, FAMILIES[status.family].os)
         for cluster in known
@@ -268,7 +268,7 @@ def role_of_profile(client: Client, profile: str) -> str:
 
 
 def node_access_entry(client: Client, cluster: str, role: str, system: str) -> CheckResult:
-    """Whether a role has an access entry of the type that nodes of an operating system (linux, windows) need."""
+    """Check that a role has an access entry of the type that nodes of an operating system (linux, windows) need."""
     report, wanted = CheckReporter("node role"), f"EC2_{system.upper()}"
     subject, entry = f"{cluster}/{role.rpartition('/')[2]}", _entry_of(client, cluster, role)
     if entry is None:
@@ -282,7 +282,7 @@ def node_access_entry(client: Client, cluster: str, role: str, system: str) -> C
 
 
 def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
-    """Whether a cluster's audit log reaches the function, where the install has one."""
+    """Check that a cluster's audit log reaches the function, where the install has one."""
     report, group = CheckReporter("audit log"), log_group_of(cluster)
     if "audit" not in deployment.functions:
         yield report.ok(cluster, "is not used")
@@ -303,7 +303,7 @@ def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator
 
 
 def rbac(ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bool) -> Iterator[CheckResult]:
-    """Whether the functions' group may do all that RBAC manifests grant, by asking the API server for each.
+    """Check that the functions' group may do all that RBAC manifests grant, by asking the API server for each.
 
     `myself` asks for the identity that asks, by SelfSubjectAccessReview, for who runs this with a function's role.
     """
@@ -335,12 +335,12 @@ def _is_allowed(ask: Ask, right: RbacPermission, *, myself: bool) -> bool:
 
 
 def manifests_read(s3: Any, bucket: str, cluster: str) -> LiveManifests:
-    """What `schedule` has last read from a cluster; empty where its manifests are files. Raises StoreError."""
+    """Return the manifests that `schedule` last read from a cluster; empty if they are files. Raises StoreError."""
     return BucketManifests(s3, bucket).load(cluster)
 
 
 def live_manifests(read: LiveManifests, cluster: str) -> Iterator[CheckResult]:
-    """Whether the manifests of a cluster can be used; nothing is said of one whose manifests are files."""
+    """Check that the manifests of a cluster can be used; yield nothing for a cluster whose manifests are files."""
     report = CheckReporter("manifests")
     for item in read.refused:
         name = f"{item.kind} {item.namespace}/{item.name}" if item.namespace else f"{item.kind} {item.name}"
@@ -351,5 +351,5 @@ def live_manifests(read: LiveManifests, cluster: str) -> Iterator[CheckResult]:
 
 
 def inspected_clusters(s3: Any, bucket: str) -> tuple[ClusterStatus, ...]:
-    """What the function catalog has found out about the clusters. Raises StoreError."""
+    """Return the function catalog's findings about the clusters. Raises StoreError."""
     return BucketStatus(s3, bucket).load().clusters

@@ -1,4 +1,4 @@
-"""What mends each finding of `shiplap doctor`.
+"""Makes the fix for each finding of `shiplap doctor`.
 
 Every public function makes one fix. A fix with commands is complete: the commands are run as they stand, in their
 order, and the finding is gone. A fix without commands is for a person, who has to decide, to edit or to ask.

@@ -18,7 +18,7 @@ _LOOKS_S = 3 * 3600.0
 
 
 def kept_identities(s3: Any, bucket: str, region: str, now: float) -> Iterator[CheckResult]:
-    """What is kept, with what carries it, as of the catalog function's last look; nothing where nothing is.
+    """Report what is kept, with what carries it, as of the catalog function's last look; nothing where nothing is kept.
 
     Raises:
         StoreError: the bucket cannot be read.

@@ -83,7 +83,7 @@ def read_planned_install(path: Path) -> PlannedInstall:
 
 
 def planned_install_of(install: InstallConfig) -> PlannedInstall:
-    """What an install asks of AWS."""
+    """Return the needs of an install in AWS."""
     pools = [pool for cluster in install.clusters for pool in cluster.settings.manifests.node_pools]
     return PlannedInstall(
         name=install.document.name,
@@ -176,12 +176,12 @@ def prerequisite_checks(client: Client, plan: PlannedInstall, now: float) -> Ite
 
 
 def credentials(client: Client, plan: PlannedInstall, now: float) -> Iterator[CheckResult]:
-    """Who asks, in which account, and whether this machine's clock is AWS's."""
+    """Check the caller's identity and account, and that this machine's clock is AWS's."""
     yield from account_checks.caller(client, plan.region, now, plan.account)
 
 
 def bootstrap(client: Client, qualifier: str) -> Iterator[CheckResult]:
-    """Whether `cdk bootstrap` was run in this account and Region, under the qualifier that the stack asks for."""
+    """Check that `cdk bootstrap` was run in this account and Region, under the qualifier that the stack asks for."""
     report = CheckReporter("bootstrap")
     fix = fixes.bootstrap("" if qualifier == _CDKS_QUALIFIER else qualifier)
     name = f"{_BOOTSTRAPS}{qualifier}/version"
@@ -202,14 +202,14 @@ def bootstrap(client: Client, qualifier: str) -> Iterator[CheckResult]:
 
 
 def _qualifiers(client: Client) -> list[str]:
-    """Those of all bootstrap stacks of this account and Region, sorted."""
+    """Return the qualifiers of all bootstrap stacks of this account and Region, sorted."""
     pages = client("ssm").get_paginator("get_parameters_by_path").paginate(Path=_BOOTSTRAPS, Recursive=True)
     names = [item["Name"].removeprefix(_BOOTSTRAPS) for page in pages for item in page["Parameters"]]
     return sorted(name.removesuffix("/version") for name in names if name.endswith("/version"))
 
 
 def boundary(client: Client, named: str) -> Iterator[CheckResult]:
-    """Whether the policy exists that is to bound every role."""
+    """Check that the policy exists that is to bound every role."""
     report, arn = CheckReporter("boundary"), named if named.startswith("arn:") else _own_arn(client, f"policy/{named}")
     if answer_or_none(lambda: client("iam").get_policy(PolicyArn=arn), "NoSuchEntity") is None:
         fix = "correct `permissionsBoundary` in shiplap.yaml; `aws iam list-policies --scope Local` lists policies"
@@ -225,7 +225,7 @@ def _own_arn(client: Client, resource: str) -> str:
 
 
 def rules(client: Client) -> Iterator[CheckResult]:
-    """Whether the default bus has room for the rules that hear of interruptions."""
+    """Check that the default bus has room for the rules that receive interruptions."""
     report, what = CheckReporter("quotas"), "rules on the default bus"
     pages = client("events").get_paginator("list_rules").paginate()
     used = sum(len(page["Rules"]) for page in pages)
@@ -238,7 +238,7 @@ def rules(client: Client) -> Iterator[CheckResult]:
 
 
 def volumes(client: Client, plan: PlannedInstall) -> Iterator[CheckResult]:
-    """Whether a key of the account's own encrypts volumes by default; instances end at once when it may not be used."""
+    """Check the use of the account's own key for default volume encryption; without it instances end at once."""
     report, ec2 = CheckReporter("volumes"), client("ec2")
     if not ec2.get_ebs_encryption_by_default()["EbsEncryptionByDefault"]:
         yield report.ok("default encryption", "is off")
@@ -261,7 +261,7 @@ def volumes(client: Client, plan: PlannedInstall) -> Iterator[CheckResult]:
 
 
 def service_linked_roles(client: Client, plan: PlannedInstall) -> Iterator[CheckResult]:
-    """Whether EC2's own roles exist: a call that needs one that is missing is refused to functions."""
+    """Check that EC2's own roles exist: AWS refuses to functions a call that needs a missing role."""
     report = CheckReporter("service-linked roles")
     unread = [cluster.name for cluster in plan.clusters if cluster.live_manifests]
     if plan.spot or unread:
@@ -294,7 +294,7 @@ def _by_subnets(clusters: Sequence[PlannedCluster]) -> dict[tuple[str, ...], lis
 def network(
     client: Client, subnets: Sequence[str], endpoints: Sequence[str], collector: str = ""
 ) -> Iterator[CheckResult]:
-    """Whether the subnets exist, and functions in them have a way to the services that they ask, and to a collector."""
+    """Check that the subnets exist, and that functions in them reach the services that they ask, and a collector."""
     described = _subnets(client, subnets)
     if len({item["VpcId"] for item in described}) > 1:
         yield CheckReporter("network").failed(
@@ -313,7 +313,7 @@ def _vpc(subnets: Sequence[Mapping[str, Any]]) -> str:
 
 
 def control_plane(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
-    """Whether EKS knows the cluster, takes access entries, and lets the functions reach its endpoint."""
+    """Check that EKS knows the cluster, takes access entries, and lets the functions reach its endpoint."""
     described, findings = cluster_checks.describe_cluster(client, cluster.name)
     yield from findings
     if described is None:
@@ -325,7 +325,7 @@ def control_plane(client: Client, cluster: PlannedCluster) -> Iterator[CheckResu
 
 
 def ingress(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
-    """Whether the cluster's security groups admit the functions' on port 443, where they meet inside the VPC."""
+    """Check that the cluster's security groups admit the functions' on port 443, where they meet inside the VPC."""
     report = CheckReporter("ingress")
     described, _ = cluster_checks.describe_cluster(client, cluster.name)
     config = (described or {}).get("resourcesVpcConfig", {})
@@ -366,7 +366,7 @@ def _admits(rule: Mapping[str, Any], groups: Sequence[str], blocks: Sequence[str
 
 
 def node_role(client: Client, cluster: str, role: NodeRole) -> Iterator[CheckResult]:
-    """Whether a role of nodes that the stack does not make has an access entry of the right type."""
+    """Check that a role of nodes that the stack does not make has an access entry of the right type."""
     yield cluster_checks.node_access_entry(client, cluster, _arn_of(client, role), role.os)
 
 
@@ -377,7 +377,7 @@ def _arn_of(client: Client, role: NodeRole) -> str:
 
 
 def audit_log(client: Client, install: str, cluster: PlannedCluster) -> Iterator[CheckResult]:
-    """Whether EKS logs what the API server is asked, and the log group has room for a subscription of this install."""
+    """Check that EKS logs API requests, and that the log group has room for this install's subscription."""
     report, group = CheckReporter("audit log"), log_group_of(cluster.name)
     if cluster.in_eks and not _logs_audit(client, cluster.name):
         says = "its control plane does not log `audit`, which `audit: true` reads"
@@ -405,7 +405,7 @@ def _logs_audit(client: Client, cluster: str) -> bool:
 
 
 def addresses(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
-    """Whether nodes of a cluster whose pods have IPv6 addresses get such addresses, too."""
+    """Check that nodes of a cluster whose pods have IPv6 addresses get such addresses, too."""
     described, _ = cluster_checks.describe_cluster(client, cluster.name)
     if (described or {}).get("kubernetesNetworkConfig", {}).get("ipFamily") != "ipv6":
         return
@@ -430,7 +430,7 @@ def _has_ipv6(subnet: Mapping[str, Any]) -> bool:
 
 
 def _may_assign(client: Client, cluster: str, role: str) -> CheckResult:
-    """Whether a role of nodes lets the VPC CNI give pods IPv6 addresses; the plugin may have a role of its own."""
+    """Check that a role of nodes lets the VPC CNI give pods IPv6 addresses; the plugin may have a role of its own."""
     report, subject = CheckReporter("IPv6"), f"{cluster}/{role.rpartition('/')[2]}"
     simulate = client("iam").simulate_principal_policy
     (answer,) = simulate(PolicySourceArn=role, ActionNames=[_ASSIGN])["EvaluationResults"]

@@ -1,4 +1,4 @@
-"""Why a claim is what it is: why these types are on its list, why others are not, and why it costs what it does."""
+"""Explains a claim: why these types are on its list, why the rest is not, and why it costs what it does."""
 
 from __future__ import annotations
 

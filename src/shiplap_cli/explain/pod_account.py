@@ -61,7 +61,7 @@ class NodeSetAccount(Printed, frozen=True):
 
 
 class PodPlacement(Printed, frozen=True):
-    """Where a pod went: a claim of this plan (`launch`, `account`) or a node, and which pods are placed there too."""
+    """The place of a pod: a claim of this plan (`launch`, `account`) or a node, and which pods are placed there too."""
 
     name: str
     kind: str
@@ -251,7 +251,7 @@ def nodes_account(
 
 
 def _verdict_of_node(existing: ExistingNode, pod_class: PodClass, *, fits: bool) -> str:
-    """Which taint or label keeps a class off a node; empty when none does."""
+    """Return the taint or label that keeps a class off a node; empty when none does."""
     if fits:
         return ""
     taint = untolerated(existing.taints, pod_class.tolerations, ignore_preferences=True)

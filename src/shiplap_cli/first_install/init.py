@@ -22,7 +22,7 @@ _CAPACITY_TYPES = ("on-demand", "spot")
 
 
 class InitDocument(Printed, frozen=True):
-    """What the command prints: the cluster as it was found, and what was made of it."""
+    """The output of the command: the cluster as it was found, and what was made of it."""
 
     surroundings: ClusterSurroundings
     files: tuple[str, ...]

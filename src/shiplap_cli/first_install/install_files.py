@@ -16,7 +16,7 @@ _MOST_SUBNETS = 16
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person decides. `node_role` is empty for the role that the stack makes, `cpu_limit` counts vCPUs.
+    """The choices of a person. `node_role` is empty for the role that the stack makes, `cpu_limit` counts vCPUs.
 
     `is_beside_another`: another provisioner answers the same pods, although AWS does not show it.
     """
@@ -35,7 +35,7 @@ class InstallFile(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FirstInstall(msgspec.Struct, frozen=True, rename="camel"):
-    """What `shiplap init` writes and says; `commands` are the next ones to run, in order."""
+    """The files and remarks of `shiplap init`; `commands` are the next ones to run, in order."""
 
     files: tuple[InstallFile, ...]
     remarks: tuple[str, ...]
@@ -107,7 +107,7 @@ def _requirement(key: str, *values: str) -> dict[str, Any]:
 
 
 def _shares_pods(found: ClusterSurroundings, choices: Choices) -> bool:
-    """Whether another provisioner answers the same pods: then only pods that tolerate a taint are Shiplap's."""
+    """True if another provisioner answers the same pods: then only pods that tolerate a taint are Shiplap's."""
     return (
         choices.is_beside_another or found.others.karpenter or found.others.cluster_autoscaler or found.others.auto_mode
     )
@@ -119,7 +119,7 @@ def _family(found: ClusterSurroundings) -> str:
 
 
 def _architectures(found: ClusterSurroundings) -> Sequence[str]:
-    """Those of the node groups: images may lack any other."""
+    """Return the architectures of the node groups: images may lack any other."""
     known = {"arm64" if "ARM_64" in group.ami_type else "amd64" for group in found.node_groups if group.ami_type}
     return sorted(known) or ["amd64"]
 

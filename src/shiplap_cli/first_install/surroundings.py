@@ -1,4 +1,4 @@
-"""What AWS says of an EKS cluster that Shiplap is to serve: its endpoint, networks, nodes and other provisioners.
+"""Reads an EKS cluster that Shiplap is to serve from AWS: its endpoint, networks, nodes and other provisioners.
 
 Everything here is read; nothing is changed. The rights that are needed are those of `eks:List*`, `eks:Describe*`,
 `ec2:Describe*` and `autoscaling:DescribeAutoScalingGroups`.
@@ -41,7 +41,7 @@ class NodeGroup(msgspec.Struct, frozen=True, order=True):
 
 
 class OtherProvisioners(msgspec.Struct, frozen=True):
-    """What else launches nodes for the cluster, as far as AWS shows it."""
+    """The other provisioners that launch nodes for the cluster, as far as AWS shows them."""
 
     karpenter: bool = False
     cluster_autoscaler: bool = False
@@ -73,7 +73,7 @@ class ClusterSurroundings(msgspec.Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether functions reach the endpoint from outside the VPC: their addresses are not known beforehand."""
+        """True if functions reach the endpoint from outside the VPC: their addresses are not known beforehand."""
         return self.is_public and ANYWHERE in self.public_cidrs
 
 
@@ -85,7 +85,7 @@ def clusters_of(client: Client) -> tuple[str, ...]:
 
 
 def look_around(client: Client, region: str, name: str) -> ClusterSurroundings:
-    """What AWS says of a cluster. Raises AwsThrottled, AwsError: it does not exist, or may not be read."""
+    """Return AWS's description of a cluster. Raises AwsThrottled, AwsError: it does not exist, or may not be read."""
     with aws_errors(f"describe EKS cluster {name}"):
         cluster = client("eks").describe_cluster(name=name)["cluster"]
     network = cluster["resourcesVpcConfig"]
@@ -189,7 +189,7 @@ def _found(client: Client, operation: str, key: str, filters: Sequence[Mapping[s
 
 
 def _has_groups_to_scale(client: Client, cluster: str) -> bool:
-    """Whether Auto Scaling groups carry the tag by which Cluster Autoscaler finds those of the cluster."""
+    """True if Auto Scaling groups with room to scale carry the tag by which Cluster Autoscaler finds them."""
     filters = [{"Name": "tag-key", "Values": [f"k8s.io/cluster-autoscaler/{cluster}"]}]
     with aws_errors("describe Auto Scaling groups"):
         pages = client("autoscaling").get_paginator("describe_auto_scaling_groups").paginate(Filters=filters)

@@ -1,4 +1,4 @@
-"""What is known of the installs of a fleet and their clusters, and their sums."""
+"""The facts known of the installs of a fleet and their clusters, and their sums."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def fleet_screen(fleet: FleetDocument) -> RenderableType:
 
 
 def all_problems(fleet: FleetDocument) -> Iterator[tuple[str, str]]:
-    """What is wrong, with where: the install, or install and cluster."""
+    """Yield each problem, with its place: the install, or install and cluster."""
     for install in fleet.installs:
         yield from ((install.install, problem) for problem in install.problems)
         for cluster in install.clusters:

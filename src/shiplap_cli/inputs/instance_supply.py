@@ -168,7 +168,7 @@ _CACHED_S = 3600.0
 
 
 def has_credentials() -> bool:
-    """Whether there are any to try. Raises nothing: broken ones count as there, and will say what is wrong."""
+    """True if there are credentials to try. Raises nothing: broken ones count, and fail where they are used."""
     from shiplap.aws.session import credentials  # noqa: PLC0415 - botocore is loaded only where AWS is asked
 
     try:

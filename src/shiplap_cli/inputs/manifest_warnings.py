@@ -1,4 +1,4 @@
-"""What manifests say that is legal and surely not meant: names that nothing has, contradictions, placeholders.
+"""Warns of manifests that are legal and surely not meant: names that nothing has, contradictions, placeholders.
 
 The instance types are those of the embedded catalogue. Types that are newer than it are unknown here, so these are
 warnings and no problems.
@@ -75,7 +75,7 @@ class _Supply:
         return frozenset(values)
 
     def has_any(self, requirements: Requirements) -> bool:
-        """Whether a type meets all requirements that are about labels of types."""
+        """True if a type meets all requirements that are about labels of types."""
         asked = [item for item in requirements.items() if item[0] in self.types[0] and item[0] != labels.REGION]
         return any(all(meets(wanted, self._given(each, key)) for key, wanted in asked) for each in self.types)
 
@@ -124,7 +124,7 @@ def _known_values(key: str, supply: _Supply) -> frozenset[str]:
 
 
 def _is_contradiction(requirements: Requirements, pool: NodePool) -> bool:
-    """Whether what is asked of one label leaves no value although none of it says DoesNotExist."""
+    """True if the requirements of one label leave no value although none of them is DoesNotExist."""
     absent = {spec.key for spec in pool.spec.template.spec.requirements if spec.operator == "DoesNotExist"}
     return any(
         rule.operator == "DoesNotExist" and key not in {labels.NORMALIZED.get(each, each) for each in absent}

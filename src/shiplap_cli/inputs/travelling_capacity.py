@@ -44,7 +44,7 @@ class TravellingEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TravellingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `shiplap capacity export --portable` prints. `left_out` counts entries whose AMI EC2 knows no more."""
+    """The output of `shiplap capacity export --portable`. `left_out` counts entries whose AMI EC2 does not know."""
 
     format: Literal["shiplap.dev/learned-capacity/v1"]
     left_out: int
@@ -52,7 +52,7 @@ class TravellingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def travelling_file(learned: Iterable[LearnedCapacity], images: Mapping[str, ImageIdentity]) -> TravellingFile:
-    """What nodes of this install have reported; what was imported, and reports that are set aside, stay here.
+    """Return the reports of this install's nodes; imported entries, and reports that are set aside, stay here.
 
     Args:
         learned: the entries.
@@ -91,7 +91,7 @@ def write_travelling(file: TravellingFile) -> bytes:
 
 
 def is_travelling(document: bytes) -> bool:
-    """Whether a document is such a file, and not an export with AMI ids."""
+    """True if a document is a file of portable capacity, and not an export with AMI ids."""
     return FORMAT.encode() in document
 
 

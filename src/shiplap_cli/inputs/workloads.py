@@ -30,7 +30,7 @@ class Scale(msgspec.Struct, frozen=True):
     replicas: int
 
     def means(self, workload: Workload) -> bool:
-        """Whether it is about this workload."""
+        """True if the what-if is about this workload."""
         return (
             self.name == workload.name
             and self.kind in ("", workload.kind.lower())
@@ -119,7 +119,7 @@ def _meant(scale: Scale, known: Mapping[tuple[str, str, str], Workload]) -> Work
 
 
 def _is_made_by_another(workload: Workload, known: Mapping[tuple[str, str, str], Workload]) -> bool:
-    """Whether the number of a ReplicaSet follows from its Deployment, which is there as well."""
+    """True if the number of a ReplicaSet follows from its Deployment, which is there as well."""
     owner = workload.owner
     return workload.kind == "ReplicaSet" and owner is not None and (owner.kind, workload.namespace, owner.name) in known
 

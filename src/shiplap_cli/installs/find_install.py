@@ -1,4 +1,4 @@
-"""How commands find an install: by the outputs of its stack, by its bucket, or the `shiplap dev` of this machine."""
+"""Finds an install for commands: by the outputs of its stack, by its bucket, or the `shiplap dev` of this machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LIVE = "A live install: what its tables, bucket and settings hold"
 
 
 class InstallOptions(Options, frozen=True, kw_only=True):
-    """Which cluster of which install, where one may be asked beside the cluster itself."""
+    """The options that name a cluster of an install, where a command may ask one beside the cluster itself."""
 
     cluster: Annotated[
         str,
@@ -59,7 +59,7 @@ class InstallOptions(Options, frozen=True, kw_only=True):
 
     @property
     def given(self) -> bool:
-        """Whether a live install is asked."""
+        """True if the options name a live install."""
         return bool(self.cluster or self.stack or self.dev)
 
 
@@ -91,14 +91,14 @@ class DeployedInstall(msgspec.Struct, frozen=True):
         return DynamoState(client("dynamodb"), self.output("StateTable"))
 
     def sleep_notes(self) -> SleepStore:
-        """What is remembered of its clusters' sleep. Raises InvalidInput: the name of table `state` is not known."""
+        """Return the store of notes on its clusters' sleep. Raises InvalidInput: table `state` has no known name."""
         from shiplap.aws.dynamodb.sleep_notes import DynamoSleep  # noqa: PLC0415 - as above
         from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
         return DynamoSleep(client("dynamodb"), self.output("StateTable"))
 
     def joins(self) -> JoinLog:
-        """How its nodes have joined. Raises InvalidInput: the name of table `state` is not known."""
+        """Return the log of its nodes' joins. Raises InvalidInput: the name of table `state` is not known."""
         from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415 - as above
         from shiplap.aws.session import client  # noqa: PLC0415 - as above
 

@@ -171,7 +171,7 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
         return hold_back(view, self.claims, state.refused, state.futile, snapshot.now)
 
     def disruption_inputs(self, snapshot: Snapshot) -> tuple[DisruptionInput, ...]:
-        """What disruption knows of commitments; none where none are counted on or something could not be read."""
+        """Return the use of commitments for disruption; empty where the install counts on none or a read failed."""
         if self.state is None or self.settings is None or self.settings.commitments is None:
             return ()
         catalog = self.catalog(self.settings.region)
@@ -182,26 +182,26 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
         return (CommitmentsInUse(used),)
 
     def _commitments(self, facts: DecisionFacts) -> CommitmentInput | None:
-        """What new nodes may use of the commitments that the install counts on."""
+        """Return the room that commitments of the install leave for new nodes; None where it counts on none."""
         if self.state is None or self.settings is None or self.settings.commitments is None:
             return None
         return CommitmentInput(commitment_room(self.settings.commitments, self.commitments, self.cluster, facts))
 
     def _spot_risk(self, settings: ClusterSettings) -> SpotRiskInput | None:
-        """How often spot offerings are interrupted, where that counts."""
+        """Return how often spot offerings are interrupted; None where spot risk is off."""
         if not settings.spot_risk.is_on:
             return None
         return SpotRiskInput(KnownSpotRisk(settings.spot_risk, settings.disruption.move_cost, self.spot_evidence))
 
     def _sleep(self, settings: ClusterSettings, at: float) -> SleepInput | None:
-        """What sleeps by the install's settings and by the NodePools that are planned with."""
+        """Return the sleep state by the install's settings and by the NodePools that are planned with."""
         known = self.settings
         if known is None or known.sleep is None or not known.disruption.enabled:
             return None
         return SleepInput(sleep_state(known.sleep, settings.manifests.node_pools, self.joins, self.sleep_notes, at))
 
     def _spending(self, state: DecisionState, claims: Sequence[NodeClaim], at: float) -> CeilingInput | None:
-        """What the ceilings of the install leave; nodes that ended since the last posting are not seen here."""
+        """Return the room that the install's ceilings leave; nodes that ended since the last posting are not seen."""
         if self.settings is None or not self.settings.has_ceilings:
             return None
         spending = cluster_spending(self.claims if self.claims is not None else claims, state.ledger, at)

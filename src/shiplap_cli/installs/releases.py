@@ -71,13 +71,13 @@ class AliasMove(Printed, frozen=True):
 
 
 class StoredSchemas(msgspec.Struct, frozen=True):
-    """How many items of table `state` have each schema, by their kind."""
+    """The number of items of table `state` with each schema, by their kind."""
 
     counts: dict[str, dict[int, int]] = {}
 
 
 def library_layer(arn: str, description: str) -> LibraryLayer | None:
-    """What the description of a layer says; None if it is not the library's."""
+    """Return the versions in the description of a layer; None if it is not the library's."""
     found = _LIBRARY.fullmatch(description)
     return LibraryLayer(arn, found["shiplap"] or "", int(found["schema"] or 1)) if found else None
 

@@ -26,7 +26,7 @@ _MOST_JOIN_S, _LEAST_JOIN_S = 3600, 60
 
 
 class AutoscalerSettings(msgspec.Struct, frozen=True):
-    """What the flags come to.
+    """The settings that the flags come to.
 
     `consolidate_after` is a duration as NodePools have it; `scale_down` whether nodes may be removed at all;
     `budget_nodes` bounds how many leave at a time, 0 for no bound; `most_nodes` how many a cluster may have, 0 for any;
@@ -55,7 +55,7 @@ class AutoscalerSettings(msgspec.Struct, frozen=True):
 
 
 def is_autoscaler(document: Document) -> bool:
-    """Whether an object is Cluster Autoscaler's Deployment or its expander's ConfigMap."""
+    """True if an object is Cluster Autoscaler's Deployment or its expander's ConfigMap."""
     data = document.data
     if data.get("kind") == "ConfigMap":
         return _metadata(data).get("name") == _PRIORITY_MAP

@@ -256,7 +256,7 @@ _ANSWERS = ("AutoScalingGroups", "nodegroup", "LaunchTemplateVersions")
 
 
 def is_aws_answer(document: Document) -> bool:
-    """Whether a document is one of the answers this module reads."""
+    """True if a document is one of the answers this module reads."""
     return any(key in document.data for key in _ANSWERS)
 
 

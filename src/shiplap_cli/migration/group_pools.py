@@ -328,7 +328,7 @@ def _name_of(text: str) -> str:
 
 
 def _is_duration(text: str) -> bool:
-    """Whether a NodePool takes a text as `consolidateAfter`."""
+    """True if a NodePool takes a text as `consolidateAfter`."""
     return re.fullmatch(r"([0-9]+(s|m|h))+", text) is not None
 
 

@@ -42,7 +42,7 @@ class UserData(msgspec.Struct, frozen=True):
 
 
 def read_user_data(user_data: str) -> UserData:
-    """What a launch template's user data (base64) says; nothing when it is not text."""
+    """Read a launch template's user data (base64); return empty user data when it is not text."""
     try:
         text = base64.b64decode(user_data, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -248,7 +248,7 @@ class _Hints(msgspec.Struct):
 
 
 def _hints(groups: Sequence[AutoScalingGroup]) -> _Hints:
-    """What the tags say that Cluster Autoscaler reads to know the nodes of an empty group."""
+    """Read the tags by which Cluster Autoscaler knows the nodes of an empty group."""
     hints = _Hints({}, [], {}, {}, [])
     for tag in (tag for group in groups for tag in group.tags if tag.key.startswith(_TEMPLATE_TAG)):
         kind, _, key = tag.key.removeprefix(_TEMPLATE_TAG).partition("/")
@@ -269,7 +269,7 @@ def _hints(groups: Sequence[AutoScalingGroup]) -> _Hints:
 
 
 def _is_of_users(tag: str) -> bool:
-    """Whether a tag is people's own, and not one that AWS, Kubernetes or an autoscaler finds things by."""
+    """True if a tag is people's own, and not one that AWS, Kubernetes or an autoscaler finds things by."""
     return not tag.startswith(("aws:", "eks:", "k8s.io/", "kubernetes.io/", "karpenter"))
 
 

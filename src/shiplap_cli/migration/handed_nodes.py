@@ -1,4 +1,4 @@
-"""Which nodes change hands between Karpenter and Shiplap as they are: no pod moves, and each keeps its NodeClaim.
+"""Decides which nodes change hands between Karpenter and Shiplap as they are: no pod moves, NodeClaims stay.
 
 An instance is Shiplap's by its tags. So taking a node over is tagging its instance; Shiplap then adopts the node.
 Giving it back takes the tags away, after the claim has ended and the NodeClaim is marked, so that Shiplap leaves both
@@ -52,7 +52,7 @@ class LeftNode(Printed, frozen=True, order=True):
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """What is to be done, each sorted by name; `done` are names of NodeClaims that have changed hands before."""
+    """The nodes to hand over or leave, sorted by name; `done` are names of NodeClaims that changed hands before."""
 
     nodes: tuple[HandoverNode, ...] = ()
     done: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ def to_shiplap(
 def _why_not_taken(
     item: RawObject, node: Node | None, instance: TaggedInstance | None, pools: Collection[str], cluster: str
 ) -> str:
-    """Why a NodeClaim stays Karpenter's; empty if nothing speaks against it."""
+    """Return why a NodeClaim stays Karpenter's; empty if nothing speaks against it."""
     reference, pool = _class_reference(item), _labels(item).get(labels.NODE_POOL, "")
     of_ours = (reference.get("group"), reference.get("kind")) == _CLASS_OF_OURS
     obstacles = (
@@ -115,7 +115,7 @@ def _why_not_taken(
 
 
 def _why_not_ours(instance: TaggedInstance, pool: str, cluster: str) -> str:
-    """Why an instance is not to be tagged: its own tags must say that it is Karpenter's, of this cluster and pool."""
+    """Return why not to tag an instance: its own tags must name it as Karpenter's, of this cluster and pool."""
     if install := instance.tags.get(tags.INSTALL, ""):
         return f"its instance belongs to the install {install} of Shiplap"
     if instance.tags.get(CLUSTER_NAME) != cluster and instance.tags.get(tags.cluster_tag(cluster)) != tags.OWNED:
@@ -164,7 +164,7 @@ def to_karpenter(
 
 
 def _why_not_given(claim: NodeClaim, item: RawObject | None, node: Node | None, instance: TaggedInstance | None) -> str:
-    """Why a claim stays Shiplap's; empty if nothing speaks against it. Karpenter ends what it does not know."""
+    """Return why a claim stays Shiplap's; empty if nothing speaks against it. Karpenter ends what it does not know."""
     is_leaving = claim.state not in _IN_SERVICE
     obstacles = (
         (is_leaving, f"its claim is {claim.state}: run the command again when it is in service or gone"),
@@ -221,7 +221,7 @@ def taken_again() -> dict[str, Any]:
 
 
 def is_given_back(item: RawObject) -> bool:
-    """Whether a NodeClaim was given back."""
+    """True if a NodeClaim was given back."""
     return GIVEN_BACK in _annotations(item)
 
 

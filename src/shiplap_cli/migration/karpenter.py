@@ -54,7 +54,7 @@ class _Pool(msgspec.Struct):
 
 
 def is_karpenter(document: Document) -> bool:
-    """Whether an object belongs to Karpenter's API groups."""
+    """True if an object belongs to Karpenter's API groups."""
     return _group(document.data) in (CORE, AWS)
 
 

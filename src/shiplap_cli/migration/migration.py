@@ -114,7 +114,7 @@ _WHOLE_OBJECTS = ("NodePool", "EC2NodeClass", "NodeOverlay")
 
 
 def _manifest_problems(manifests: Sequence[KubernetesObject]) -> tuple[MigrationFinding, ...]:
-    """What Shiplap would refuse in the manifests as they are, so that the report is where it is read first."""
+    """Return what Shiplap would refuse in the manifests as they are, so that the report shows it first."""
     documents = [
         Document("migration", number, 0, f"{body.get('kind')}/{body.get('metadata', {}).get('name')}", body)
         for number, body in enumerate(manifests)

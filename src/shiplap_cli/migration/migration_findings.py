@@ -19,7 +19,7 @@ KubernetesObject = dict[str, Any]
 
 
 class MatchQuality(StrEnum):
-    """How well something of the old configuration maps: as it was, nearly, or not at all."""
+    """The quality of a mapping from the old configuration: as it was, nearly, or not at all."""
 
     EXACT = "exact"
     APPROXIMATE = "approximate"
@@ -44,7 +44,7 @@ class FindingCollector:
         self.source = source
 
     def add(self, match: MatchQuality, field: str, becomes: str = "", note: str = "") -> None:
-        """How it maps, by `match`."""
+        """Add a finding: a field maps by `match`."""
         self.all.append(MigrationFinding(match, self.source, field, becomes, note))
 
     def exact(self, field: str, becomes: str, note: str = "") -> None:
@@ -61,7 +61,7 @@ class FindingCollector:
 
 
 class Naming(msgspec.Struct, frozen=True):
-    """How migrated NodePools are kept apart from the old ones: another name, and a taint few pods tolerate."""
+    """Keeps migrated NodePools apart from the old ones: another name, and a taint few pods tolerate."""
 
     suffix: str = "-shiplap"
     taint: bool = True
@@ -72,7 +72,7 @@ class Naming(msgspec.Struct, frozen=True):
 
 
 class FormerKind(StrEnum):
-    """What kind of thing a new NodePool takes the place of."""
+    """The kind of thing that a new NodePool takes the place of."""
 
     NODE_POOL = "NodePool"
     NODE_GROUP = "node group"
@@ -94,7 +94,7 @@ class FormerPool(msgspec.Struct, frozen=True):
 
 
 class MigrationDraft(msgspec.Struct, frozen=True):
-    """What one source came to. `cluster` is its name if it says so; `join_timeout_s` is 0 where nothing is said."""
+    """The result of one source. `cluster` is its name if the source has it; `join_timeout_s` is 0 where it has none."""
 
     manifests: tuple[KubernetesObject, ...] = ()
     findings: tuple[MigrationFinding, ...] = ()
@@ -126,7 +126,7 @@ class Migration(msgspec.Struct, frozen=True):
 
 
 def counts_by_match(findings: Iterable[MigrationFinding]) -> Mapping[str, int]:
-    """How many findings there are of each match, in the order exact, approximate, not mapped."""
+    """Count the findings of each match, in the order exact, approximate, not mapped."""
     counts = {match.value: 0 for match in MatchQuality}
     for finding in findings:
         counts[finding.match.value] += 1

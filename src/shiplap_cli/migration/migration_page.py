@@ -1,4 +1,4 @@
-"""How a migration is shown: on a terminal, and as the Markdown report that stays beside the manifests."""
+"""Shows a migration: on a terminal, and as the Markdown report that stays beside the manifests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MigrationCost(Printed, frozen=True):
 
 
 def migration_page(migration: Migration, cost: MigrationCost | None, folder: Path | None) -> RenderableType:
-    """What a person sees: what does not map first, then the rest, the dry run and where to go on."""
+    """Return the page for a person: what does not map first, then the rest, the dry run and where to go on."""
     table = Table("", "found", "becomes", "note", box=None, header_style="bold", padding=(0, 2, 0, 0))
     order = [MatchQuality.NONE, MatchQuality.APPROXIMATE, MatchQuality.EXACT]
     for finding in sorted(migration.findings, key=lambda finding: order.index(finding.match)):

@@ -1,4 +1,4 @@
-"""What the workloads of a cluster are used to under Cluster Autoscaler, and would meet differently.
+"""Finds what the workloads of a cluster are used to under Cluster Autoscaler, and would meet differently.
 
 Cluster Autoscaler keeps a node because of pods it would not evict; Shiplap moves every pod that comes back elsewhere
 and that no PodDisruptionBudget or annotation protects. So those pods are named, with the annotation that protects them.

@@ -21,7 +21,7 @@ class LeftIdentity(Printed, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why it stays."""
+        """Reason why the identity stays."""
         if not self.count:
             return "IAM or EKS did not delete it: the line before says why"
         what = "instance" if self.kind == "instance profile" else "instance profile"
@@ -29,7 +29,7 @@ class LeftIdentity(Printed, frozen=True):
 
 
 def identities_of(install: str, region: str) -> NodeIdentities:
-    """Those of an install in a Region."""
+    """Return the identities of an install's nodes in a Region."""
     from shiplap.aws.iam_identities import AwsNodeIdentities  # noqa: PLC0415 - so that --help does not wait for botocore
 
     return AwsNodeIdentities(
@@ -43,7 +43,7 @@ def identities_of(install: str, region: str) -> NodeIdentities:
 
 
 def abandoned(identities: NodeIdentities, now: float) -> EndingIdentities:
-    """What of an install that is gone may end, and what is kept.
+    """Return the identities of a deleted install that may end, and those that are kept.
 
     Raises:
         InvalidInput: the install is deployed.
@@ -67,7 +67,7 @@ def end_abandoned(identities: NodeIdentities, now: float) -> tuple[LeftIdentity,
 
 
 def left_identities(kept: KeptIdentities) -> tuple[LeftIdentity, ...]:
-    """What is kept, as commands print it."""
+    """Return the kept identities, as commands print them."""
     profiles = [
         LeftIdentity("instance profile", item.name, item.cluster, item.instances, item.examples)
         for item in kept.profiles

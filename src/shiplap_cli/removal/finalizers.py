@@ -90,7 +90,7 @@ def release(cluster: ClusterApi, held: Sequence[HeldObject]) -> tuple[ReleasedOb
 
 
 def _release(cluster: ClusterApi, item: HeldObject) -> str:
-    """Why the object kept its finalizer; empty if it did not, or is gone. Raises ClusterError from fresh reads."""
+    """Return why the object kept its finalizer; empty if it did not, or is gone. Raises ClusterError."""
     failure = ""
     for _ in range(_TRIES):
         others = [name for name in item.finalizers if name != FINALIZER]

@@ -67,7 +67,7 @@ def _names(claims: Iterable[NodeClaim]) -> tuple[str, ...]:
 
 
 def _begin(claim: NodeClaim, settings: ClusterSettings, state: StateStore, now: float, grace_s: float) -> bool:
-    """Whether the claim was written; a function that wrote it meanwhile is waited for."""
+    """Write the claim; True if that succeeded. False means that a function wrote it meanwhile: wait for it."""
     try:
         if claim.state is ClaimState.LAUNCHED:  # no pod runs on it yet
             state.advance(claim, ClaimState.TERMINATING, failure=UNINSTALLED, changed_at=now)

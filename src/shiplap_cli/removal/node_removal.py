@@ -97,7 +97,7 @@ def _versions(install: DeployedInstall, functions: Any) -> Iterator[PublishedVer
 
 
 def is_whole(cloudformation: Any, stack: str) -> bool:
-    """Whether the stack's functions are there: it has not begun to be deleted. Raises AwsError."""
+    """True if the stack's functions are there: its deletion has not begun. Raises AwsError."""
     status = stack_state(cloudformation, stack).status
     return bool(status) and not status.startswith("DELETE_")
 

@@ -1,4 +1,4 @@
-"""What an uninstall has to know when the stack and its outputs are gone: an object in the bucket, which stays."""
+"""Keeps what an uninstall needs when the stack and its outputs are gone: an object in the bucket, which stays."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def save_record(client: Any, record: RemovalRecord) -> None:
 
 
 def read_record(client: Any, bucket: str) -> RemovalRecord | None:
-    """What an earlier run has kept; None if no uninstall has begun, or its data are deleted.
+    """Return the record of an earlier run; None if no uninstall has begun, or its data are deleted.
 
     Raises:
         StoreError: the bucket cannot be read.

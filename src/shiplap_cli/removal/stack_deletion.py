@@ -23,12 +23,12 @@ class StackState(msgspec.Struct, frozen=True):
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing is left of it but what is retained."""
+        """True if nothing is left of it but what is retained."""
         return self.status in _GONE
 
 
 def stack_state(client: Any, stack: str) -> StackState:
-    """What CloudFormation says of a stack. Raises AwsError."""
+    """Return the state of a stack in CloudFormation. Raises AwsError."""
     try:
         (described,) = client.describe_stacks(StackName=stack)["Stacks"]
         status = str(described["StackStatus"])

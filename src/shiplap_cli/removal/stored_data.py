@@ -32,7 +32,7 @@ _BATCH = 1000
 
 
 class ExportedData(msgspec.Struct, frozen=True):
-    """What a folder holds: whose data, how many items and objects of each, and when they were exported (epoch)."""
+    """The contents of a folder: whose data, how many items and objects of each, and the time of export (epoch)."""
 
     install: str
     bucket: str

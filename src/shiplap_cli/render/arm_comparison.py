@@ -1,4 +1,4 @@
-"""What named workloads would cost on arm64: their pods planned onto new nodes twice, as they are and on arm64 only.
+"""Compares the cost of named workloads on arm64: plans their pods onto new nodes twice, as they are and on arm64 only.
 
 Both plans have no nodes to begin with, so that room on existing nodes does not hide the difference. What images are
 built for is not known here.
@@ -37,7 +37,7 @@ class NamedWorkload(msgspec.Struct, frozen=True):
     name: str
 
     def owns(self, pod: Pod) -> bool:
-        """Whether a pod is of the workload, also through a ReplicaSet of its Deployment."""
+        """True if a pod is of the workload, also through a ReplicaSet of its Deployment."""
         if self.namespace not in ("", pod.metadata.namespace or "default"):
             return False
         owner = next((each for each in pod.metadata.owner_references if each.controller), None)
@@ -59,7 +59,7 @@ class ArchitectureSide(Printed, frozen=True):
 
 
 class ArmDocument(Printed, frozen=True):
-    """What `shiplap plan --arm` prints; `pods` counts those of the workloads."""
+    """The output of `shiplap plan --arm`; `pods` counts those of the workloads."""
 
     workloads: tuple[str, ...]
     pods: int

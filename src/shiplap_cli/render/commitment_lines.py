@@ -1,4 +1,4 @@
-"""What is left of commitments, in one line each: for `plan` and `disrupt`."""
+"""Shows what is left of commitments, in one line each: for `plan` and `disrupt`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def commitment_lines(known: CommitmentInput | None, plan: Plan | None = None) ->
 
 
 def used_lines(policies: Iterable[DisruptionInput]) -> Iterator[str]:
-    """What of the commitments all clusters use, in numbers; nothing where none are counted on."""
+    """Yield the use of the commitments by all clusters, in numbers; nothing where the install counts on none."""
     used = next((item.used for item in policies if isinstance(item, CommitmentsInUse)), None)
     if used is None:
         return

@@ -47,7 +47,7 @@ _MOST_ROWS = 200
 
 
 class PageNotes(msgspec.Struct, frozen=True):
-    """What a page says beside its subject: the Region of its prices, what could not be seen (a line each), and the
+    """The notes of a page beside its subject: the Region of its prices, what could not be seen (a line each), and the
     label by whose values costs are shared out; each may be empty.
     """
 
@@ -142,7 +142,7 @@ def _where_and_when(snapshot: Snapshot, notes: PageNotes) -> str:
 
 
 def limits_after(snapshot: Snapshot, claims: Iterable[PlannedClaim]) -> dict[str, str]:
-    """How much of each pool's limits its nodes and these claims use, in words, by pool; pools without limits are not
+    """Return in words, by pool, how much of its limits its nodes and these claims use; pools without limits are not
     in it.
     """
     by_pool: dict[str, list[PlannedClaim]] = {}
@@ -167,7 +167,7 @@ def limits_after(snapshot: Snapshot, claims: Iterable[PlannedClaim]) -> dict[str
 
 
 def _cost_tables(picture: ClusterPicture, snapshot: Snapshot, label: str) -> Iterator[str]:
-    """What nodes cost by namespace, and by a label's values where one is asked for."""
+    """Yield tables of the nodes' cost by namespace, and by a label's values if `label` is given."""
     by_namespace = share_costs(picture.nodes, lambda pod: pod.namespace)
     yield cost_table("Cost by namespace", "namespace", by_namespace, estimated=picture.estimated)
     if label:

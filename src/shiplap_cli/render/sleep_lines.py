@@ -1,4 +1,4 @@
-"""What sleeps, in one line each: for `plan`, `disrupt`, `explain` and `top`."""
+"""Shows what sleeps, in one line each: for `plan`, `disrupt`, `explain` and `top`."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from shiplap.scheduling.model.scheduling_plan import OfferingRisk, RiskOfLaunch
 
 
 def risk_text(risk: RiskOfLaunch) -> str:
-    """How much of a launch list is left out, and what its interruptions and its cheapest price are before and after."""
+    """Return how much of a launch list is left out, and its interruptions and its cheapest price before and after."""
     verb = "would be left out" if risk.observed else "left out"
     before, after = _per_month(risk.as_is), _per_month(risk.preferred)
     prices = f"${risk.as_is.price_micros / 1e6:.4f} -> ${risk.preferred.price_micros / 1e6:.4f}"

@@ -38,7 +38,7 @@ class Totals(Printed, frozen=True):
 
     @property
     def priced(self) -> bool:
-        """Whether any node that exists has a price."""
+        """True if any node that exists has a price."""
         return self.now.nodes > self.unpriced
 
     @property

@@ -1,1 +1,1 @@
-"""What a cluster costs this month, from the ledger of its install."""
+"""Shows the cost of a cluster this month, from the ledger of its install."""

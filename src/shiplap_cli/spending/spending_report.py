@@ -39,7 +39,7 @@ class CeilingShare(Printed, frozen=True):
 
 
 class SpendingDocument(Printed, frozen=True):
-    """What the command prints, in USD. Amounts by namespace are those of the hours before `posted_until`."""
+    """The output of the command, in USD. Amounts by namespace are those of the hours before `posted_until`."""
 
     cluster: str
     month: str

@@ -51,12 +51,12 @@ class FollowedCluster:
 
     @property
     def ready(self) -> bool:
-        """Whether every kind has been listed, or cannot be."""
+        """True if nodes and pods have each been listed, or cannot be."""
         return {"nodes", "pods"} <= self._listed | self._troubles.keys()
 
     @property
     def unreachable_reason(self) -> str:
-        """Why nothing at all is seen, neither the cluster nor claims; empty when something is."""
+        """Return why nothing at all is seen, neither the cluster nor claims; empty when something is."""
         return "" if self._listed or self._claims or not self.ready else self._troubles["nodes"]
 
     def decisions(self, since: float) -> tuple[Headline, ...]:

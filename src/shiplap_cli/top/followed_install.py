@@ -53,7 +53,7 @@ class DecisionsRead(msgspec.Struct, frozen=True):
 
 
 class LinesRead(msgspec.Struct, frozen=True):
-    """What the install says in words: of `spending` or of `sleep`; nothing where it has no such settings."""
+    """The install's lines of text on `spending` or `sleep`; empty where it has no such settings."""
 
     kind: str
     lines: tuple[str, ...]
@@ -110,7 +110,7 @@ def decisions_source(read: Callable[[], Sequence[Headline]]) -> PolledSource:
 
 
 def lines_source(kind: str, unseen: str, read: Callable[[], Sequence[str]]) -> PolledSource:
-    """What the install says of `spending` or `sleep`; `unseen` is shown while it cannot be read."""
+    """Return the source of the install's lines on `spending` or `sleep`; it shows `unseen` while a read fails."""
     return PolledSource(kind, unseen, lambda: LinesRead(kind, tuple(read())))
 
 
@@ -139,7 +139,7 @@ def spending_reader(resources: FollowedResources, clock: Callable[[], float]) ->
 
 
 def spending_words(ledger: SpendingLedger, spending: ClusterSpending) -> str:
-    """What was spent this month, is reserved, and is forecast for all of it."""
+    """Return the month's spent and reserved amounts, and the forecast for all of it, in words."""
     spent, forecast = dollars(spending.total_spent), dollars(spending.forecast(ledger))
     return f"this month {spent} spent, {dollars(spending.total - spending.total_spent)} reserved, forecast {forecast}"
 
@@ -194,7 +194,7 @@ class FollowedResources:
 
     @cached_property
     def settings(self) -> ClusterSettings:
-        """Those of the functions in service."""
+        """Return the settings of the functions in service."""
         from shiplap_cli.installs.installed import cluster_settings_of  # noqa: PLC0415 - only where it is on
 
         return cluster_settings_of(self.install, self.cluster)

@@ -19,7 +19,7 @@ from shiplap_cli.output import Format, Output, Printed, emit, fail
 
 
 class WakeDocument(Printed, frozen=True):
-    """What the command prints: `until` is empty where the wake ends with the windows that are open now."""
+    """The output of the command: `until` is empty where the wake ends with the windows that are open now."""
 
     cluster: str
     woken_at: str
@@ -73,7 +73,7 @@ def wake(
 
 
 def _refusal(settings: ClusterSettings, cluster: str, now: float, *, given: bool) -> str:
-    """Why there is nothing to wake, or nothing."""
+    """Return why there is nothing to wake; empty if there is something."""
     if settings.sleep is None:
         return f"nothing of cluster {cluster} may sleep: shiplap.yaml has no `sleep` for it"
     if not given and not is_any_open(settings.sleep, now):

@@ -98,7 +98,7 @@ class Karpenter:
         self._process.stop()
 
     def asked(self, action: str) -> int:
-        """How often the cloud provider was asked to `create`, `delete`, `reboot` or `list`."""
+        """Return the number of calls that the cloud provider got to `create`, `delete`, `reboot` or `list`."""
         return sum(self.names(action).values())
 
     def names(self, action: str) -> Counter[str]:

@@ -105,7 +105,7 @@ def replace(path: Path, replacement: Replacement) -> None:
 
 
 def _download() -> Path:
-    """Where Go keeps upstream's module, checked against go.sum."""
+    """Return the folder in which Go keeps upstream's module, checked against go.sum."""
     said = run_go(["mod", "download", "-json", f"sigs.k8s.io/karpenter@{version()}"], HERE)
     return Path(json.loads(said)["Dir"])
 

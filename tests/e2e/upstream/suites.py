@@ -57,7 +57,7 @@ class UpstreamTest(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a test went; `message` is the failed expectation.
+    """The outcome of a test; `message` is the failed expectation.
 
     `cpu_s` is the CPU time of all functions while it ran, `peak_mib` the most memory that they held together.
     """
@@ -71,7 +71,7 @@ class Outcome(NamedTuple):
 
 
 class FunctionUsage:
-    """What the processes of a world's functions use, read twice a second while the context is entered."""
+    """Reads the CPU time and memory of a world's functions twice a second while the context is entered."""
 
     def __init__(self, world: World) -> None:
         self.peak_mib = 0.0
@@ -217,7 +217,7 @@ def not_applicable() -> dict[str, str]:
 
 
 def differences() -> dict[str, str]:
-    """Why Shiplap behaves otherwise on purpose, by the name of the test that fails for it."""
+    """Return the reasons why Shiplap behaves otherwise on purpose, by the name of the failing test."""
     return _reasons("differences.yaml")
 
 
@@ -227,7 +227,7 @@ def _reasons(file: str) -> dict[str, str]:
 
 
 def verdict_of(name: str, state: str, differing: Mapping[str, str]) -> str:
-    """How a test counts that ended in this state of Ginkgo's."""
+    """Return the verdict on a test that ended in this state of Ginkgo's."""
     if state == "passed":
         return PASSED
     return DIFFERENT if name in differing else FAILED

@@ -85,14 +85,14 @@ def _watch_from_now(api: ClusterApi, kind: str) -> list[WatchEvent]:
 
 @pytest.fixture(params=["fake", "http", pytest.param("kubernetes", marks=pytest.mark.e2e)])
 def implementation(request: pytest.FixtureRequest) -> str:
-    """Which implementation."""
+    """Return the implementation under test."""
     chosen: str = request.param
     return chosen
 
 
 @pytest.fixture
 def server(implementation: str, request: pytest.FixtureRequest) -> Server:
-    """What holds the objects, as a test arranges them."""
+    """Return the server that holds the objects, as a test arranges them."""
     if implementation == "kubernetes":
         real: RealApi = request.getfixturevalue("real_api")
         return real
@@ -124,7 +124,7 @@ def item(kind: str, name: str) -> dict:
 
 
 def template(name: str, **labels: str) -> dict:
-    """What a workload makes pods of."""
+    """Return the template from which a workload makes pods."""
     return {"metadata": {"labels": labels}, "spec": {"containers": [{"name": name, "image": name}]}}
 
 
@@ -143,7 +143,7 @@ def scale_up(name: str, reason: str = "TriggeredScaleUp") -> dict:
 
 
 def watched(api: ClusterApi, server: Server, kind: str, version: str) -> list[WatchEvent]:
-    """What a watch says about everything that was written so far; the last thing written is a mark."""
+    """Return the events of a watch for everything that was written so far; the last thing written is a mark."""
     server.create(kind, item(kind, "mark"))
     events = []
     for event in api.watch(kind, version, 10.0):
@@ -671,7 +671,7 @@ def test_a_watch_from_a_forgotten_version_must_list_again(api: ClusterApi, serve
 
 
 class TestHttp:
-    """What only a connection can do."""
+    """Tests the behaviour that only a connection has."""
 
     @pytest.fixture
     def implementation(self) -> str:

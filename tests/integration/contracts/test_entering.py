@@ -1,4 +1,4 @@
-"""How a client is let in: by its token, as far as its role goes; the local server and a real one alike."""
+"""Tests the access of a client: by its token, within its role, on the local server and on a real one alike."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ TRUST = json.dumps({"Version": "2012-10-17", "Statement": [_ALLOW]})
 
 
 class Ground(Protocol):
-    """What a test makes, whoever plays IAM."""
+    """Makes the roles, profiles and instances of a test, whoever plays IAM."""
 
     port: NodeIdentities
 

@@ -23,7 +23,7 @@ MEMORY = DecisionMemory(
 
 @pytest.fixture(params=["fake", "bucket"])
 def stores(request: pytest.FixtureRequest) -> Iterator[Callable[[], MemoryStore]]:
-    """What makes further stores on the same data."""
+    """Yield a function that makes further stores on the same data."""
     if request.param == "fake":
         fake = FakeMemory()
         yield lambda: fake

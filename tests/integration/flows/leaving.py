@@ -1,4 +1,4 @@
-"""What tests of leaving nodes share: a stage with pods on spot nodes, events of AWS, and the passing of time."""
+"""Holds the shared parts of tests of leaving nodes: a stage with pods on spot nodes, AWS's events, passing time."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class LiveStage(Stage):
             self.server.create("nodepools", written(pool))
 
     def read(self, *, keep: bool = True) -> ClusterSettings:
-        """What an invocation decides with."""
+        """Read the settings with which an invocation decides."""
         self.settings = listed_settings(self.deployed, self.context, self.known, keep=keep)
         return self.settings
 

@@ -213,7 +213,7 @@ class Stage:
     # What kubelets and kube-scheduler do
 
     def true_capacity(self, name: str) -> dict[str, int]:
-        """What a node of a type really has, canonical units."""
+        """Return the true capacity of a node of a type, canonical units."""
         known = self.types[name]
         return {**known.capacity, MEMORY: self._true_memory(known, self.nominal[name])}
 

@@ -156,7 +156,7 @@ def test_no_flow_writes_an_object_of_karpenters_groups(
 
 
 def test_without_the_lease_a_sweep_writes_them(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the others would see if a flow wrote."""
+    """This test shows the writes that the other tests would see if a flow wrote."""
     stage = SharedStage()
     run_schedule(load, stage)
     assert WRITES - set(stage.recording.called) <= {"set_finalizers"}

@@ -143,7 +143,7 @@ class World(SharedInstall):
         )
 
     def known(self) -> dict[tuple[str, str], str]:
-        """Whether each EC2NodeClass is ready, by the stored status."""
+        """Return the readiness of each EC2NodeClass, by the stored status."""
         return {
             (status.cluster, item.name): item.ready.status
             for status in self.statuses.load().clusters

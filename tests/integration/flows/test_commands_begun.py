@@ -1,4 +1,4 @@
-"""What one look of the disrupt function writes, tells and counts, and what it leaves alone."""
+"""Tests the writes, events and counts of one look of the disrupt function, and the objects that it leaves alone."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ def test_beside_nodes_that_are_on_their_way_those_in_service_are_looked_at() -> 
 
 
 def decided_on(stage: Disrupted) -> DisruptionSnapshot:
-    """What the next decision is made of."""
+    """Return the snapshot from which the next decision is made."""
     seen = list[DisruptionSnapshot]()
 
     def nothing(snapshot: DisruptionSnapshot) -> Decision:

@@ -1,4 +1,4 @@
-"""What the flows count while they do their work: docs/observability.md promises each of these figures."""
+"""Tests the counts of the flows while they do their work: docs/observability.md promises each of these figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.flows.test_launching_together import crowd
 
 
 def of(stage: Stage, *names: str) -> Mapping[str, float]:
-    """What has been counted under these names, and nothing about the others."""
+    """Return the counts under these names, and no other counts."""
     return {name: stage.meter.counts[name] for name in names if name in stage.meter.counts}
 
 

@@ -1,4 +1,4 @@
-"""What `kubectl delete` of a NodeClaim, a NodePool or a Node does, and what it does not do."""
+"""Tests the effects of `kubectl delete` of a NodeClaim, a NodePool or a Node, and the effects that it does not have."""
 
 from __future__ import annotations
 

@@ -327,7 +327,7 @@ def test_a_decision_holds_whether_or_not_it_can_be_recorded() -> None:
 
 
 def test_the_function_does_not_decide_again_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it knows of a cluster outlives an invocation."""
+    """The function's knowledge of a cluster outlives an invocation."""
     decided: list[str] = []
 
     def decide(snapshot: DisruptionSnapshot) -> Decision:

@@ -1,4 +1,4 @@
-"""What nobody has a claim to goes: instances, Nodes, and all that was launched for a cluster that is gone."""
+"""Tests the removal of instances and Nodes without a claim, and of everything launched for a cluster that is gone."""
 
 from __future__ import annotations
 

@@ -418,7 +418,7 @@ def test_audit_tells_the_bus_which_pods_wait(load: Load, capsys: pytest.CaptureF
 
 
 def test_one_id_leads_from_the_event_to_the_instance(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the audit log told is found again in each line about the claim, in the claim, and by the instance's tag."""
+    """The id of the audit function's event is in each line about the claim, in the claim, and in the instance's tag."""
     stage = Stage()
     stage.add_pods(1)
     module, _ = load("audit", stage)

@@ -187,7 +187,7 @@ class Handed:
         return {item.id for item in self.stage.compute.alive()}
 
     def running(self) -> tuple[Any, ...]:
-        """What must not change, whoever owns the nodes."""
+        """Return the facts that must not change, whoever owns the nodes."""
         uids = {name: item["metadata"]["uid"] for name, item in self.objects().items()}
         finalizers = {name: item["metadata"]["finalizers"] for name, item in self.objects().items()}
         return uids, finalizers, set(self.nodes()), self.pods(), self.alive()

@@ -1,4 +1,4 @@
-"""What may be refused without harm may also hang: decisions, effects and acknowledgements come all the same, and soon.
+"""An effect that may be refused without harm may also hang: the function still decides, acts and acknowledges soon.
 
 Nobody lists here what is optional. Each effect of a function is refused first. If the function does its work all the
 same, then the effect may hang: the work is the same again, and it takes no longer than a budget. An effect that hangs
@@ -314,7 +314,7 @@ STORIES: dict[str, Callable[[], Played]] = {
 
 
 def refusal(effect: str) -> ShiplapError:
-    """What an adapter raises when it is refused for now."""
+    """Return the error that an adapter raises when its call is refused for now."""
     if effect.startswith("cluster."):
         return ClusterUnreachable("refused", status=503)
     if effect.startswith(("compute.", "health.")):
@@ -323,7 +323,7 @@ def refusal(effect: str) -> ShiplapError:
 
 
 def played(story: str, effects: dict[str, BaseException]) -> tuple[object, float]:
-    """What comes of a story if these effects always raise, and how long it takes in virtual seconds."""
+    """Return the result of a story if these effects always raise, and its duration in virtual seconds."""
     told = STORIES[story]()
     for effect, error in effects.items():
         told.stage.faults.always(effect, error)

@@ -1,4 +1,4 @@
-"""What a function imports is paid for at every cold start: nothing it does not use may creep in."""
+"""Every import of a function costs time at each cold start: no function may import what it does not use."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Ground:
         return found.node_classes[0]
 
     def not_ready(self) -> dict[str, str]:
-        """Why decisions cannot use NodeClasses, by name."""
+        """Return the reasons why decisions cannot use NodeClasses, by name."""
         supply = read_supply(self.settings, self.context)
         priced = priced_snapshot(self.settings, read_inputs(self.settings, self.context), supply, self.context)
         return {item.node_class: item.not_ready for item in priced.snapshot.catalogs}

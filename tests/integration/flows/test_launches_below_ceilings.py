@@ -48,7 +48,7 @@ def one_each(stage: Stage, count: int, prefix: str = "web", priority: int = 0) -
 
 
 def living(*stages: Stage) -> int:
-    """What all nodes cost per hour."""
+    """Return the cost of all nodes per hour."""
     claims = (claim for stage in stages for claim in stage.claims())
     return sum(hourly_micros(claim) for claim in claims if claim.state not in FINAL)
 

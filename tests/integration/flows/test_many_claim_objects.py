@@ -44,7 +44,7 @@ def stage() -> CrowdedStage:
 
 
 def published(stage: CrowdedStage) -> Counter[str]:
-    """What one sweep asks of the API server for its statuses, by the port's methods."""
+    """Return the requests of one sweep to the API server for its statuses, counted by the port's methods."""
     cluster = CountingCluster(stage.cluster)
     manifest_statuses.publish_statuses(stage.read(), replace(stage.context, cluster=cluster), stage.known)
     return cluster.calls

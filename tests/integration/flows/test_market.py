@@ -1,4 +1,4 @@
-"""What EC2 would not give is remembered by all, tried again a little at a time, and never by a storm."""
+"""All clusters remember what EC2 would not give and try it again a little at a time, never in a storm."""
 
 from __future__ import annotations
 

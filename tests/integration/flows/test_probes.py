@@ -13,7 +13,7 @@ from tests.integration.flows.stage import Stage
 
 
 def asked(stage: Stage) -> Counter[str]:
-    """How often each effect was asked for since the last time."""
+    """Return the number of calls of each effect since the last time."""
     found = Counter(point.removeprefix("after ") for point in stage.faults.points if point.startswith("after "))
     stage.faults.points.clear()
     return found

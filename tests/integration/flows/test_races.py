@@ -18,7 +18,7 @@ from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool, share
 
 
 def lonely_cost() -> int:
-    """How many nodes one scheduler alone launches for the pods of these tests."""
+    """Return the number of nodes that one scheduler alone launches for the pods of these tests."""
     stage = Stage()
     stage.add_pods(9)
     stage.schedule()

@@ -1,4 +1,4 @@
-"""What permissions forbid is found out before pods depend on it, told with EC2's text, and tried again."""
+"""Shiplap finds out what permissions forbid before pods depend on it, reports EC2's text, and tries again."""
 
 from __future__ import annotations
 

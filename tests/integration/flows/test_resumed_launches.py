@@ -31,7 +31,7 @@ def attempt(stage: Stage) -> Attempt:
 
 
 def resumed(stage: Stage, claims: Sequence[NodeClaim]) -> LaunchOutcome:
-    """What comes of claims whose EC2NodeClass has been deleted meanwhile."""
+    """Return the outcome of claims whose EC2NodeClass has been deleted meanwhile."""
     return resume(claims, None, stage.types, attempt(stage), OfferingMarket(DecisionState(0)), stage.context)
 
 

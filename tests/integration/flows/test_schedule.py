@@ -38,7 +38,7 @@ def heard(stage: Stage, *names: str, reason: str = UNSCHEDULABLE, uid: str | Non
 
 
 def looks(stage: Stage, *hints: PodsPending | Sweep) -> bool:
-    """Whether an invocation with these hints looks at the cluster; it launches nothing more and leaves nothing."""
+    """True if an invocation with these hints looks at the cluster; it launches nothing more and leaves nothing."""
     stage.faults.clear()
     launches = len(stage.compute.launches)
     report = stage.schedule(*hints)

@@ -66,7 +66,7 @@ either = pytest.mark.parametrize("account", [with_reserved, with_plan])
 
 
 def on_commitments(*stages: Stage) -> int:
-    """How many instances run that commitments were counted on for."""
+    """Return the number of running instances for which commitments were counted on."""
     return sum(
         instance.instance_type == "m6i.large" and instance.capacity_type == "on-demand"
         for instance in {instance.id: instance for stage in stages for instance in stage.compute.alive()}.values()

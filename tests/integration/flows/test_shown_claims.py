@@ -42,7 +42,7 @@ def invoke(load: Load, stage: LiveStage, function: str, *bodies: str) -> None:
 
 
 def launch(load: Load, stage: LiveStage) -> None:
-    """What a pod that waits brings about: no sweep is among the hints."""
+    """Schedule for a pod that waits: no sweep is among the hints."""
     event = pods_pending(CLUSTER, (), "unschedulable", stage.clock.now(), event_id="event-1")
     body = {"detail-type": event.detail_type, "source": event.source, "detail": event.detail}
     invoke(load, stage, "schedule", json.dumps(body))

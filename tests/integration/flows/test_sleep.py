@@ -239,7 +239,7 @@ class Draining(Sleepy):
         return sorted({*self.tainted(), *let_go})
 
     def is_as_before(self) -> bool:
-        """Whether all nodes are in service, no others have come, and no command is under way."""
+        """True if all nodes are in service, no other nodes have come, and no command is under way."""
         states = {claim.state for claim in self.claims() if claim.state not in FINAL}
         nodes = sorted(item["metadata"]["name"] for item in self.server.list("nodes").items)
         still = states == {ClaimState.INITIALIZED} and nodes == self.before

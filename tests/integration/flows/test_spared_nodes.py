@@ -102,7 +102,7 @@ def test_sparing_a_node_survives_the_death_of_the_function(point: int) -> None:
 
 
 def test_nodes_are_removed_only_once_all_of_them_are_closed() -> None:
-    """What opens one of them lets pods come to it: it is looked at again once it is closed."""
+    """A node that somebody opens may get pods: the function looks at it again once it is closed."""
     stage = empty(2)
     stage.disrupt()
     assert stage.tainted() == names(stage)

@@ -1,4 +1,4 @@
-"""What decisions take from the compact snapshot and what they list fresh; what a stale view must never do."""
+"""Tests which facts decisions take from the compact snapshot or list fresh, and what a stale view must never do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kept(stage: Stage) -> SnapshotKeeper:
 
 
 def lists_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """What is listed from here on, and with which field selector."""
+    """Record each list request from here on, with its field selector."""
     seen: list[tuple[str, str]] = []
     listing = FakeCluster._list
 

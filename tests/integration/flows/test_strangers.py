@@ -1,4 +1,4 @@
-"""What is there already teaches, whoever launched it: the first plan of a new install is made with the truth."""
+"""Shiplap learns from existing nodes, whoever launched them: the first plan of a new install uses the true figures."""
 
 from __future__ import annotations
 

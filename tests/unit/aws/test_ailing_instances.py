@@ -1,4 +1,4 @@
-"""What is read of an instance's status checks and of a zone's shifts."""
+"""Tests the reading of an instance's status checks and of a zone's shifts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parameters an alias reads, for every family and variant."""
+"""Tests the parameters that an alias reads, for every family and variant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of EC2's answers: order, bounds and times."""
+"""Tests the reading of EC2's answers: order, bounds and times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What EC2 is asked for the catalogue, and what is kept of prices that do not come."""
+"""Tests the requests to EC2 for the catalogue, and the kept prices where new prices do not come."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_is_known_of_a_price_stays_until_a_fresh_one_comes(
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What AWS tells of a Region."""
+    """Replace AWS's answers about a Region, and return them."""
     answers: dict[str, Any] = {
         "instance_types": (kind("c5.large"), kind("m5.large")),
         "zones_by_type": {"c5.large": ("a",), "m5.large": ("a", "b")},

@@ -1,4 +1,4 @@
-"""What of the account's commitments is counted on, and which instances are others': one odd item at a time."""
+"""Tests the choice of the account's commitments to count on, and of foreign instances: one odd item at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What EC2's refusals mean, and what becomes of botocore's exceptions."""
+"""Tests the meaning of EC2's refusals, and the errors that Shiplap makes of botocore's exceptions."""
 
 from __future__ import annotations
 

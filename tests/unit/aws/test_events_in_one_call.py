@@ -1,4 +1,4 @@
-"""How many events, and of which size together, one call gives to EventBridge."""
+"""Tests the number and the total size of the events that one call gives to EventBridge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered for a while is forgotten by DynamoDB itself: each such item says when."""
+"""DynamoDB itself deletes items that are remembered for a while: each such item holds its expiry time."""
 
 from __future__ import annotations
 

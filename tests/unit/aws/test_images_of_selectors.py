@@ -1,4 +1,4 @@
-"""Which images the terms of an EC2NodeClass select, whose they may be, and which of them comes first."""
+"""Tests the images that the terms of an EC2NodeClass select, their owners, and which image comes first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How claims and commands are stored as items, how many go into one transaction, and what a cancelled one means."""
+"""Tests the items of claims and commands, their number in one transaction, and the meaning of a cancelled one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the price list is asked for: it holds every operating system, tenancy and licence of a type."""
+"""Tests the requests to the price list: it holds every operating system, tenancy and licence of a type."""
 
 from __future__ import annotations
 

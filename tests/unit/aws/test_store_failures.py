@@ -1,4 +1,4 @@
-"""What botocore raises, in the words of shiplap.errors."""
+"""Tests the translation of botocore's exceptions into the errors of shiplap.errors."""
 
 from __future__ import annotations
 

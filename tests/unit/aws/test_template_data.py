@@ -1,4 +1,4 @@
-"""What launch templates hold, from EC2NodeClass, claim and override."""
+"""Tests the contents of launch templates, from EC2NodeClass, claim and override."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instances are ended, by how many requests, and what a refusal means."""
+"""Tests the choice of instances to end, the number of requests for them, and the meaning of a refusal."""
 
 from __future__ import annotations
 

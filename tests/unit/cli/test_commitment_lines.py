@@ -1,4 +1,4 @@
-"""What commands say of commitments: one line each, in numbers."""
+"""Tests the lines of commands about commitments: one line each, in numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shells complete, played in the shells themselves where they are installed."""
+"""Tests the completions of shells, played in the shells themselves where they are installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def completed(text: str, folder: Path, *words: str) -> list[str]:
-    """What bash offers for the last word."""
+    """Return the completions that bash offers for the last word."""
     line = " ".join(f"'{word}'" for word in words)
     ask = f"{text}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _shiplap; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     command = [str(BASH), "--norc", "-c", ask]

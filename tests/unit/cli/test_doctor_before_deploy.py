@@ -48,7 +48,7 @@ ENDPOINTS = ("ec2", "eks", "sqs", "events", "ssm", "s3", "dynamodb")
 
 
 def rule(**changes: Any) -> dict[str, Any]:
-    """What a security group admits."""
+    """Return a rule of the ports and sources that a security group admits."""
     base = {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "UserIdGroupPairs": [], "IpRanges": []}
     return base | changes
 

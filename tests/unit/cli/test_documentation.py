@@ -1,4 +1,4 @@
-"""What the pages say can be done: every link leads somewhere, every command they show exists with its options."""
+"""Everything that the pages show can be done: every link leads somewhere, every command exists with its options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said beside an error of AWS."""
+"""Tests the hint beside an error of AWS."""
 
 from __future__ import annotations
 

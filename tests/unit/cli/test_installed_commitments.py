@@ -1,4 +1,4 @@
-"""What commands read of an install's commitments: what its functions read."""
+"""Commands read the same of an install's commitments as its functions do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster costs is the same on every table, page and picture, and an estimate is marked on each."""
+"""The cost of a cluster is the same on every table, page and picture, and each of them marks an estimate."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def state(tmp_path: Path) -> Path:
 
 
 def now(shiplap: Shiplap, state: Path) -> tuple[float, float]:
-    """What the cluster costs now and then, as `plan -o json` says it."""
+    """Return the cost of the cluster now and then, as `plan -o json` shows it."""
     totals = shiplap.json("plan", "-f", state, code=None)["totals"]
     assert totals["now"]["nodes"] == len(CLUSTER)
     assert totals["now"]["estimated"] is True

@@ -1,4 +1,4 @@
-"""What commands print is readable on 80 columns, and what they write into a pipe is neither wrapped nor padded."""
+"""The output of commands is readable on 80 columns, and in a pipe it is neither wrapped nor padded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person's command lists of a cluster is read to its last page, the first one from the watch cache."""
+"""A person's command reads a list of a cluster to its last page, the first page from the watch cache."""
 
 from __future__ import annotations
 

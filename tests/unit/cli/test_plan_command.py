@@ -71,7 +71,7 @@ class Plan:
         return self._shiplap.json(*self._arguments(objects, **options), code=code)
 
     def printed(self, *objects: dict[str, Any], code: int = 0, **options: Any) -> str:
-        """What is printed for people, unless `more` says otherwise."""
+        """Return the output for people, unless `more` asks for another form."""
         return self._shiplap(*self._arguments(objects, **options), code=code)
 
     def page(self, *objects: dict[str, Any], code: int = 0, **options: Any) -> str:
@@ -79,7 +79,7 @@ class Plan:
         return " ".join(self.printed(*objects, code=code, **options).split())
 
     def error(self, *objects: dict[str, Any], **options: Any) -> str:
-        """What is said of bad input."""
+        """Return the error for bad input."""
         return self._shiplap.error(*self._arguments(objects, **options))
 
     def write(self, name: str, *manifests: dict[str, Any]) -> Path:

@@ -1,4 +1,4 @@
-"""What `deploy`, `template`, `init`, `doctor`, `uninstall` and `rollback` refuse: one line that says what to do."""
+"""Tests refusals of `deploy`, `template`, `init`, `doctor`, `uninstall` and `rollback`: one line with the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kubeconfig's cluster says about TLS reaches the connection."""
+"""The TLS settings of a kubeconfig's cluster reach the connection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Context:
 
 
 def noted(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Where the options that connections are made with will be."""
+    """Return the dict that will hold the options with which connections are made."""
     for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(ssl, "SSLContext", Context)

@@ -1,4 +1,4 @@
-"""What a watch keeps of pods without a node: enough to tell which need one, however large they are."""
+"""A watch keeps enough of pods without a node to show which pods need one, however large they are."""
 
 from __future__ import annotations
 

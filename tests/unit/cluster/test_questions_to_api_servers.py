@@ -1,4 +1,4 @@
-"""Which paths and selectors each question of a decision is asked with, page by page, and how watches are read."""
+"""Tests the paths and selectors of each question of a decision, page by page, and the reading of watches."""
 
 from __future__ import annotations
 

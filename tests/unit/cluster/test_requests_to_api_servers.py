@@ -1,4 +1,4 @@
-"""What is sent to an API server, how long an answer is waited for, and which error each answer is."""
+"""Tests the requests to an API server, the time to wait for an answer, and the error for each answer."""
 
 from __future__ import annotations
 

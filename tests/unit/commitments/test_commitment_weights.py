@@ -26,7 +26,7 @@ STEADY, ANY = "steady", "any"
 
 
 class Demand(PodDemand):
-    """What the pods of two NodePools ask for, in CPUs."""
+    """The demand of the pods of two NodePools, in CPUs."""
 
     def __init__(self, steady: float, other: float) -> None:
         self.total = np.array([steady, other])

@@ -1,4 +1,4 @@
-"""When a disruption budget applies, and how many nodes it allows."""
+"""Tests the times at which a disruption budget applies, and the number of nodes that it allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replacements save money, which nodes go together, and what a command is worth: the parts of consolidation."""
+"""Tests the parts of consolidation: replacements that save money, nodes that go together, a command's worth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What globs of a NodePool mean to its nodes: values that its types and its nodes have of that label, and no others."""
+"""A NodePool's globs stand for the values of a label that its types and its nodes have, and for no other values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command has to save for its moves: their price, the expected remaining life of its nodes, and the overlap."""
+"""Tests the saving that a command needs for its moves: their price, its nodes' expected remaining life, the overlap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where pods of a node go that is removed, and which of them keep it: the plan for them, node by node."""
+"""Tests the new places of pods whose node is removed, and the pods that keep it: their plan, node by node."""
 
 from __future__ import annotations
 

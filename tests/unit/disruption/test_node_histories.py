@@ -1,4 +1,4 @@
-"""What is remembered of nodes between decisions."""
+"""Tests the memory of nodes between decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a node of a command in service after all, and what disrupting its pods costs."""
+"""Tests the reasons that keep a node of a command in service after all, and the cost of disrupting its pods."""
 
 from __future__ import annotations
 

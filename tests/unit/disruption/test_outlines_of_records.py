@@ -1,4 +1,4 @@
-"""What can be read of a record in any version, and what of one that is spoilt."""
+"""Tests the readable parts of a record in any version, and of a spoilt record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the room of nodes is worth while others go: the values of the linear program over fractional nodes."""
+"""Tests the worth of nodes' room while other nodes go: the values of the linear program over fractional nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_resources_that_no_new_node_offers_or_that_are_unlimited_are_worth_nothi
 
 
 def dual(pods: MovablePods, values: Floats) -> float:
-    """What the linear program costs at least, whatever values of all that is wanted are given."""
+    """Return a lower bound of the linear program's cost, for any given values of all the wanted resources."""
     room = (pods.room / pods.wanted * values).sum(axis=1)
     return float(values.sum() + np.minimum(pods.price - room, pods.moves).sum())
 

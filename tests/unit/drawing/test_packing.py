@@ -32,7 +32,7 @@ _OWN = frozenset(
 
 
 class Reader(HTMLParser):
-    """What a browser makes of a page: elements, their attributes, and all text in it."""
+    """Reads a page as a browser does: elements, their attributes, and all text in it."""
 
     def __init__(self, document: str) -> None:
         super().__init__(convert_charrefs=True)

@@ -1,4 +1,4 @@
-"""What is written, told and set in motion when AWS gives notice, by the kind of notice and the state of the claim."""
+"""Tests the answers to AWS's notices, by kind of notice and state of the claim: writes, events and actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the audit log tells of pods that wait: real records, cut ones, repeated ones, and garbage."""
+"""Tests the audit log's reports of pods that wait: real, cut and repeated records, and garbage."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_what_a_pod_holds_cannot_pass_for_a_cut_record() -> None:
 
 @pytest.mark.parametrize(("before", "names"), [(0, True), (3000, True), (4200, False)])
 def test_the_beginning_of_a_record_is_at_the_beginning_of_its_line(before: int, names: bool) -> None:
-    """What stands further behind may be text of users."""
+    """Text further behind in the line may be text of users."""
     line = "x" * before + text(record())[:700]
     if names:
         assert read(line) is not None

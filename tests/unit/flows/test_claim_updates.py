@@ -1,4 +1,4 @@
-"""What is alike for all flows: whose an instance is, how a claim fails, and which NodePool and deadline it has."""
+"""Tests the parts that are alike for all flows: an instance's owner, a claim's failure, its NodePool and deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who uses commitments: which nodes and claims count, as what, and what is asked of the store."""
+"""Tests the use of commitments: nodes and claims that count, their kind, and the questions to the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decision reads of state, cluster and EC2, and what it is given of the settings."""
+"""Tests the facts that a decision reads of state, cluster and EC2, and the settings that it gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods must leave a node that goes, and when each of them may."""
+"""Tests the pods that must leave a node that goes, and the time at which each of them may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How claims end that were never drained: what EC2 is asked, in which order things are told, what is left alone."""
+"""Tests the ends of claims that were never drained: questions to EC2, order of the reports, what is left alone."""
 
 from __future__ import annotations
 

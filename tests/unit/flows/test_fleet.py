@@ -1,4 +1,4 @@
-"""Which offerings a claim's fleet may take."""
+"""Tests the offerings that a claim's fleet may take."""
 
 from __future__ import annotations
 

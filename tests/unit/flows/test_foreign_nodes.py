@@ -1,4 +1,4 @@
-"""Which nodes of others teach, and which of them EC2 is asked about."""
+"""Tests the foreign nodes that teach, and the nodes of them about which Shiplap asks EC2."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_one_of_several_kinds_is_enough_to_be_asked_about() -> None:
 
 
 def test_the_newest_few_of_each_type_are_asked_about_by_name() -> None:
-    """Those that do not say when they were created count as oldest; of equal ones the first by name."""
+    """Nodes without a creation time count as oldest; of equally old nodes the first by name comes first."""
     nodes = [node(f"n{number:02}", created=f"2026-01-{number + 1:02}T00:00:00Z") for number in range(12)]
     nodes += [node("undated"), node("other", of="m5.xlarge")]
     types = {"m5.large": [kind()], "m5.xlarge": [kind("m5.xlarge")]}

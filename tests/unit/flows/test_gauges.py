@@ -1,4 +1,4 @@
-"""What metrics say about nodes, money, pods and waiting."""
+"""Tests the metrics of nodes, money, pods and waiting."""
 
 from __future__ import annotations
 

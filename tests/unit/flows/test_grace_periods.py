@@ -1,4 +1,4 @@
-"""How long pods may hold a node that leaves: by its NodeClaim object, else by its NodePool."""
+"""Tests the time that pods may hold a node that leaves: by its NodeClaim object, else by its NodePool."""
 
 from __future__ import annotations
 

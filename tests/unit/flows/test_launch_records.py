@@ -266,7 +266,7 @@ def test_however_much_one_offering_may_get_a_launch_fits_into_one_write() -> Non
 
 
 def test_a_group_that_was_full_by_size_is_followed_by_others_as_large() -> None:
-    """What a group before took says nothing of the next ones."""
+    """The size of one group does not limit the next groups."""
     pods = tuple(PodReference("d", "x" * 1000, f"{place}") for place in range(COMMIT_BYTES // 3 // 1040))
     mixed = [claim(f"c{place}", pods=pods) for place in range(4)] + [claim("small"), claim("q", node_pool="q")]
     assert [[item.name for item in group] for group in launches(mixed)] == [["c0", "c1"], ["c2", "c3", "small"], ["q"]]

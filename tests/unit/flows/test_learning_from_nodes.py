@@ -1,4 +1,4 @@
-"""What a node that joined teaches, and of nodes alike which."""
+"""Tests the facts that a joined node teaches, and the choice of the node that teaches among nodes alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the ledger is posted and what by, which claims are closed, and which counters are corrected."""
+"""Tests the times and the prices of ledger postings, the claims that are closed, and the corrected counters."""
 
 from __future__ import annotations
 

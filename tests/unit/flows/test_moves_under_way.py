@@ -1,4 +1,4 @@
-"""Which pods run on nodes whose command waits for replacements, and what a decision knows of sleep."""
+"""Tests the pods on nodes whose command waits for replacements, and a decision's knowledge of sleep."""
 
 from __future__ import annotations
 

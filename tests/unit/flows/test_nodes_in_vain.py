@@ -1,4 +1,4 @@
-"""What is concluded from nodes that their pods do not run on: which are in vain, which pods wait, and for how long."""
+"""Tests the conclusions from nodes without their pods: nodes in vain, pods that wait, and for how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Node is given when it is registered, when it is complete, and whose nodes are looked up."""
+"""Tests the facts that a Node gets on registration, its completeness, and the nodes whose owner is looked up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a round knows of offerings: which rest, how many claims may be launched on them, and who is told what."""
+"""Tests a round's knowledge of offerings: which rest, how many claims may launch on them, who is told what."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def allowed(
     resting: Sequence[UnavailableOffering] = (),
     in_flight: Sequence[NodeClaim] = (),
 ) -> list[int]:
-    """How many claims of each group may be launched."""
+    """Return the number of claims of each group that may be launched."""
     state = DecisionState(0, claims=tuple(in_flight), unavailable=tuple(resting), recovering=tuple(recovering))
     kept = OfferingMarket(state).within_budget([group for group, _ in groups], [types for _, types in groups])
     assert all(list(some) == list(group[: len(some)]) for some, (group, _) in zip(kept, groups, strict=True))

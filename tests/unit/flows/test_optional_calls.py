@@ -53,7 +53,7 @@ class Invocations:
         return self.calls.within(part, port, self.clock)
 
     def seconds_of(self, part: OptionalPart, port: Port, *, times: int = 1) -> float:
-        """How long calls take that all fail."""
+        """Return the seconds that calls take if all of them fail."""
         before = self.clock.now()
         for _ in range(times):
             with pytest.raises(part.error):

@@ -1,4 +1,4 @@
-"""What claims and Nodes say their instances are paid as: which follow, when, and what is left as it was."""
+"""Tests the payment that claims and Nodes show for their instances: which follow, when, and what stays as it was."""
 
 from __future__ import annotations
 

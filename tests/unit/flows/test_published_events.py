@@ -1,4 +1,4 @@
-"""What each event on the bus says: docs/events.md promises these fields to anybody who listens."""
+"""Tests the content of each event on the bus: docs/events.md promises these fields to any listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an install in Lambda makes for a function, and what it does at the end of each invocation."""
+"""Tests the ports that an install in Lambda makes for a function, and its work at the end of each invocation."""
 
 from __future__ import annotations
 

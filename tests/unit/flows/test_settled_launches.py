@@ -1,4 +1,4 @@
-"""What a launch settles about its claim, which estimates claims explore, and what a node teaches."""
+"""Tests the facts a launch settles for its claim, the estimates that claims explore, and the facts a node teaches."""
 
 from __future__ import annotations
 

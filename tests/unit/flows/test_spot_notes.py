@@ -1,4 +1,4 @@
-"""What is written down about spot: once, of the right node, for the right hours, and never at the cost of anything."""
+"""Shiplap records spot facts once, of the right node, for the right hours, and never at the cost of anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When NodeClaims that users wrote are read, and which of them are deleted because nothing can be launched for them."""
+"""Tests the times at which NodeClaims of users are read, and the NodeClaims deleted because no launch is possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep does one after the other, and what becomes of the rest where one thing fails."""
+"""Tests the chores of a sweep one after the other, and the rest of them where one chore fails."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_launch_templates_that_nothing_uses_are_deleted_and_counted(
 
 
 def test_launch_templates_that_cannot_be_deleted_hold_nothing_up(stage: Stage) -> None:
-    """What comes after them in a sweep is done."""
+    """The sweep still does the chores after the failed one."""
     stage.faults.on("before", "compute.sweep_templates", AwsError("denied", code="UnauthorizedOperation"))
     put(stage, "c", ClaimState.REGISTERED, subnet="subnet-old")
     run(stage, "i-c", subnet="subnet-new", claim="c")

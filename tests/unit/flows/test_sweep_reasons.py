@@ -1,4 +1,4 @@
-"""Why the sweep has a claim looked at, which instances and Nodes it reports, and which nodes it finds sick."""
+"""Tests why the sweep has a claim looked at, the instances and Nodes that it reports, and the nodes it finds sick."""
 
 from __future__ import annotations
 

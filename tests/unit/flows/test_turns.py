@@ -153,7 +153,7 @@ def test_whatever_a_probe_meets_is_met_and_told_by_serving_the_cluster(error: Ex
 
 
 def test_a_probe_that_never_ends_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What hangs below the time limit, such as the resolver, holds up its own cluster only."""
+    """A probe that hangs below the time limit, such as in the resolver, holds up its own cluster only."""
     monkeypatch.setattr(module, "PROBE_S", -0.95)
     monkeypatch.setattr(module, "GATHER_S", 0.05)
     never = Event()

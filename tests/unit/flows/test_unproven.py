@@ -1,4 +1,4 @@
-"""What counts against the bound on nodes for pods of which no node has run any, and what proves a kind."""
+"""Tests the count against the bound on nodes for pods of which no node has run any, and the proof of a kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many nodes of an AMI that none has joined with may be on their way at once."""
+"""Tests the bound on nodes on their way at once for an AMI with which no node has joined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a plan could lead to a launch at all, and what limits of AMIs and kinds of pods leave, at their edges."""
+"""Tests when a plan could lead to a launch at all, and what limits of AMIs and kinds of pods leave at the edges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the watches of several clusters begin, and what each is told."""
+"""Tests the start of the watches of several clusters, and the facts that each watch gets."""
 
 from __future__ import annotations
 

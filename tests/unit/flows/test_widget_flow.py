@@ -1,4 +1,4 @@
-"""What the widget answers CloudWatch: a description, the clusters, or why there is nothing to see."""
+"""Tests the widget's answers to CloudWatch: a description, the clusters, or the reason why there is nothing to see."""
 
 from __future__ import annotations
 

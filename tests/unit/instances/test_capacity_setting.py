@@ -1,4 +1,4 @@
-"""Where the setting of an estimate comes from: the cluster, its VPC CNI, annotations of the EC2NodeClass."""
+"""Tests the sources of an estimate's setting: the cluster, its VPC CNI, annotations of the EC2NodeClass."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def types() -> tuple[InstanceType, ...]:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[InstanceType]]:
-    """What is compiled."""
+    """Record the instance types that each TypeTable compiles."""
     found: list[Sequence[InstanceType]] = []
     compile_table = TypeTable.__init__
 

@@ -1,4 +1,4 @@
-"""How long a node is waited for, and when an AMI or a type is launched no more, from what is known of joins."""
+"""Tests the time to wait for a node, and the end of launches of an AMI or a type, from what is known of joins."""
 
 from __future__ import annotations
 

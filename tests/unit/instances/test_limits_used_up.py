@@ -1,4 +1,4 @@
-"""What nodes and claims take off the limits of their NodePool."""
+"""Tests the amounts that nodes and claims take off the limits of their NodePool."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def limits_with(
 
 
 def used(limits: PoolLimits) -> dict[str, Any]:
-    """What is gone of 100 vCPUs, 10 nodes and 100 USD; room for spot is what may still be spot."""
+    """Return the used part of 100 vCPUs, 10 nodes and 100 USD; room for spot is what may still be spot."""
     left = dict(zip(limits.axis.names, limits.left.tolist(), strict=True))
     return {
         "cpu": 100_000 - left["cpu"],

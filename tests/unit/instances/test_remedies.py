@@ -1,4 +1,4 @@
-"""What people are told to do about errors of AWS, in texts and in docs/operations.md."""
+"""Tests the remedies for errors of AWS, in texts and in docs/operations.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of reservations, limits, quotas and offerings, at their edges."""
+"""Tests the rest of reservations, limits, quotas and offerings, at their edges."""
 
 from __future__ import annotations
 

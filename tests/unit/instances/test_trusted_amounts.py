@@ -1,4 +1,4 @@
-"""Which reports count for which cluster, and for how long."""
+"""Tests the clusters for which a report counts, and the time for which it counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node costs: what was paid, else its offering, else its type elsewhere; and which nodes cost nothing."""
+"""Tests the cost of a node: the paid price, else its offering, else its type elsewhere; and nodes that cost nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many pods a PodDisruptionBudget lets go."""
+"""Tests the number of pods that a PodDisruptionBudget lets go."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def selecting(name: str, namespace: str = "shop", **selector: Any) -> PodDisrupt
 
 
 def test_many_budgets_over_many_pods_cost_a_bounded_number_of_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those with the largest selectors are given up, and protect the pods of their namespace; no other is concerned."""
+    """Only budgets with the largest selectors are given up; each of them protects the pods of its namespace."""
     monkeypatch.setattr(pod_disruption_budgets, "MOST_COMPARISONS", 1_000)
     rules = [{"key": f"k{place}", "operator": "DoesNotExist"} for place in range(9)]
     hostile = [selecting(f"h{number}", matchExpressions=rules) for number in range(100)]

@@ -1,4 +1,4 @@
-"""What a pod asks of a node, by Kubernetes' rule."""
+"""Tests the requests of a pod to a node, by Kubernetes' rule."""
 
 from __future__ import annotations
 

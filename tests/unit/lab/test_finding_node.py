@@ -1,4 +1,4 @@
-"""Where Node.js and the CDK's command line are taken from, and what is said when they are missing."""
+"""Tests the sources of Node.js and of the CDK's command line, and the message when they are missing."""
 
 from __future__ import annotations
 

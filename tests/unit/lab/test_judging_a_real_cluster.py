@@ -1,4 +1,4 @@
-"""What the judge is told beside a real cluster: each promise that can be seen there is shown one breach."""
+"""Tests the facts that the judge gets beside a real cluster: each visible promise gets one breach."""
 
 from __future__ import annotations
 

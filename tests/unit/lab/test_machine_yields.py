@@ -1,4 +1,4 @@
-"""What simulated machines yield: figures that are known of real nodes."""
+"""Tests the yields of simulated machines: figures that are known of real nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the judge of a simulation is told of pods that functions have deleted."""
+"""Tests the reports to the judge of a simulation about pods that functions have deleted."""
 
 from __future__ import annotations
 

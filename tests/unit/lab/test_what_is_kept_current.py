@@ -1,4 +1,4 @@
-"""What the simulated cluster keeps from one look to the next is what looking anew would find."""
+"""The state that the simulated cluster keeps from one look to the next is the state that a new look would find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an EC2NodeClass of one cluster may not name: everything that belongs to another one."""
+"""An EC2NodeClass of one cluster may not name anything that belongs to another cluster."""
 
 from __future__ import annotations
 

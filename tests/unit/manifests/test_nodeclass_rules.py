@@ -306,7 +306,7 @@ def test_the_family_comes_from_the_field_or_the_alias(alias: str, written: str, 
 
 
 def test_whole_numbers_beyond_64_bits_are_floats_as_an_api_server_keeps_them() -> None:
-    """Where a schema is open, Go reads such a number as a float; the same manifest read back must not differ."""
+    """Go reads a number beyond 64 bits as a float where a schema is open; a manifest read back must not differ."""
     written, stored = (
         decode(changed(EC2_NODE_CLASS, "spec.kubelet", {"a": [{"b": number}], "c": True}), EC2NodeClass)
         for number in (2**63, 9223372036854776000)

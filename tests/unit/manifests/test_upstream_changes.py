@@ -1,4 +1,4 @@
-"""What another release of Karpenter changes in its CRDs is named, and the page of fields is that of the pinned one."""
+"""Tests the names of changes in the CRDs of another Karpenter release; the page of fields is of the pinned one."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_what_is_refused_karpenter_refuses_too() -> None:
 
 
 def blocks(text: str) -> Iterator[str]:
-    """What stands between fences that say YAML, and what a shell page writes into `kubectl apply`."""
+    """Yield the YAML between fences that name YAML, and the text that a shell page writes into `kubectl apply`."""
     for indent, body in re.findall(r"^([ \t]*)```ya?ml[^\n]*\n(.*?)^[ \t]*```", text, re.MULTILINE | re.DOTALL):
         yield re.sub(rf"^{indent}", "", body, flags=re.MULTILINE)
     for _, body in re.findall(r"<<-?\s*['\"]?(EOF)['\"]?[^\n]*\n(.*?)^\s*EOF$", text, re.MULTILINE | re.DOTALL):
@@ -137,7 +137,7 @@ def schemas() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def lacks(schema: dict[str, Any], value: Any) -> bool:
-    """Whether a required field is missing."""
+    """True if a required field is missing."""
     if isinstance(value, list):
         return any(lacks(schema.get("items", {}), item) for item in value)
     if not isinstance(value, dict):
@@ -148,7 +148,7 @@ def lacks(schema: dict[str, Any], value: Any) -> bool:
 
 
 def is_complete(block: str, known: dict[tuple[str, str], dict[str, Any]]) -> bool:
-    """Whether all its documents are objects of our kinds that Karpenter's CRDs lack nothing in."""
+    """True if all documents of the block are objects of our kinds without a missing field in Karpenter's CRDs."""
     try:
         documents = [item for item in yaml.safe_load_all(filled(block)) if item is not None]
     except yaml.YAMLError:

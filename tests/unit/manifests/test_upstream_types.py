@@ -32,7 +32,7 @@ def schema_of(name: str) -> dict[str, Any]:
 
 
 def defaulted(schema: dict[str, Any], value: Any) -> Any:
-    """What an API server stores: defaults written where fields are missing, from the outside in."""
+    """Return the value that an API server stores: defaults are written into missing fields, from the outside in."""
     if isinstance(value, list):
         return [defaulted(schema.get("items", {}), item) for item in value]
     if not isinstance(value, dict):
@@ -46,7 +46,7 @@ def defaulted(schema: dict[str, Any], value: Any) -> Any:
 
 
 def count(schema: Any) -> int:
-    """How many defaults a schema holds."""
+    """Return the number of defaults that a schema holds."""
     if isinstance(schema, list):
         return sum(map(count, schema))
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Which mistakes are made in a module, and what is left alone."""
+"""Tests the mistakes that are made in a module, and the code that is left alone."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ for changed, limit_s in ((source, 120), (BROKEN, 120), (FAILING, 120), (source, 
 
 
 def python(*arguments: str) -> list[str]:
-    """What a process prints, by lines."""
+    """Return the output of a process, by lines."""
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()  # noqa: S603
 

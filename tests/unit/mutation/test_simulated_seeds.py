@@ -1,4 +1,4 @@
-"""Which seeds of scenarios are played against a mutant."""
+"""Tests the seeds of scenarios that are played against a mutant."""
 
 from __future__ import annotations
 

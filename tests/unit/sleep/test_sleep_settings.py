@@ -1,4 +1,4 @@
-"""What shiplap.yaml may say of sleep: what would never wake is refused."""
+"""Tests the sleep settings in shiplap.yaml: it refuses settings with which nothing would ever wake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sleeps at a moment: rehearsals, wakes, narrowing, and doubts that keep everything awake."""
+"""Tests what sleeps at a moment: rehearsals, wakes, narrowing, and doubts that keep everything awake."""
 
 from __future__ import annotations
 

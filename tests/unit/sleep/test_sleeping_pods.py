@@ -1,4 +1,4 @@
-"""Which pods sleep: by namespace, or because no awake NodePool takes them; on doubt they are awake."""
+"""Pods sleep by namespace, or because no awake NodePool takes them; in doubt they are awake."""
 
 from __future__ import annotations
 

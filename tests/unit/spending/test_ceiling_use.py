@@ -1,4 +1,4 @@
-"""What of a cluster's spending is lost and may be launched again at the expense of what is kept for that."""
+"""Tests the part of a cluster's spending that is lost, and that may be launched again out of the kept amount."""
 
 from __future__ import annotations
 

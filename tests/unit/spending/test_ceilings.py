@@ -232,7 +232,7 @@ def test_no_launch_takes_a_stopped_ceiling_above_its_limit(
 def test_within_the_slack_the_answer_stays_allowed(
     ceilings: list[CeilingUse], launches: list[WantedLaunch], left: int
 ) -> None:
-    """What others use meanwhile, up to the slack, keeps all that was admitted below its line."""
+    """Other use meanwhile, up to the slack, keeps every admitted launch below its line."""
     view = SpendingView(tuple(ceilings), left)
     decided = admit(view, launches)
     grown = tuple(

@@ -66,7 +66,7 @@ class Account:
         return spending_view(own, ceilings, cluster, known, self.counted[cluster], self.counters)
 
     def used(self, cluster: str, now: float, ceiling: Ceiling) -> int:
-        """What is in use of a ceiling of the account, as a cluster knows it."""
+        """Return the use of a ceiling of the account, as a cluster knows it."""
         return self.view(cluster, now, ceiling).ceilings[0].used
 
 
@@ -209,7 +209,7 @@ def test_of_what_was_lost_no_more_is_launched_again_than_the_tightest_ceiling_ha
 
 
 def test_launches_of_one_decision_share_what_the_tightest_ceiling_leaves() -> None:
-    """What others may use meanwhile is what is left once all of them are there."""
+    """Other launches may use meanwhile what is left once all launches of the decision are there."""
     view = Account(left=[]).view("left", NOW, *(replace(HOURLY, hourly=limit) for limit in (4.0, 9.0)))
     assert admit(view, [launch("a"), launch("b", 2.0)]).slack == (DOLLAR, 6 * DOLLAR)
     assert admit(view, [launch("a"), launch("b", 2.0), launch("c", 8.0)]).slack == (DOLLAR, 6 * DOLLAR)

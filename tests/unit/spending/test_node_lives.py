@@ -1,4 +1,4 @@
-"""How long nodes live, learned from those that ended and from those that still run."""
+"""Tests the lives of nodes, learned from nodes that ended and from nodes that still run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmark of spot risk says of its bar, which is met, and of its target, which is not."""
+"""Tests the report of the spot risk benchmark on its bar, which is met, and on its target, which is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many spot nodes each NodePool has, of which an offering may have a share: each node once, and no other pool's."""
+"""Tests the spot nodes of each NodePool, of which an offering may have a share: each counts once, in its own pool."""
 
 from __future__ import annotations
 

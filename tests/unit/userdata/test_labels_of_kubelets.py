@@ -1,4 +1,4 @@
-"""Which labels a kubelet may give its own Node: the admission plugin NodeRestriction lets it set no others."""
+"""A kubelet may give its own Node only the labels that the admission plugin NodeRestriction lets it set."""
 
 from __future__ import annotations
 

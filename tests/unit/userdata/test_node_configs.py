@@ -37,7 +37,7 @@ Check = Callable[..., list[str]]
 
 @pytest.fixture(scope="module")
 def check(tmp_path_factory: pytest.TempPathFactory) -> Check:
-    """What is wrong with each of some documents; empty when nothing is."""
+    """Return a function that finds the fault of each of some documents; the fault is empty when there is none."""
     program = _built()
 
     def run(*documents: str) -> list[str]:

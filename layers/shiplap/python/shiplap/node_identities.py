@@ -43,7 +43,10 @@ class OwnNodeRole(msgspec.Struct, frozen=True):
 
 
 class FoundIdentities(msgspec.Struct, frozen=True):
-    """What IAM has below the path of an install, and the names of the profiles that launches use now."""
+    """The profiles and roles that IAM has below the path of an install.
+
+    `current` holds the names of the profiles that launches use now.
+    """
 
     profiles: tuple[InstanceProfile, ...] = ()
     roles: tuple[OwnNodeRole, ...] = ()
@@ -88,14 +91,17 @@ class KeptRole(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class KeptIdentities(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What an install keeps for nodes that still run, as of the last look."""
+    """The profiles and roles that an install keeps for nodes that still run, as of the last look."""
 
     profiles: tuple[KeptProfile, ...] = ()
     roles: tuple[KeptRole, ...] = ()
 
 
 class EndingIdentities(msgspec.Struct, frozen=True):
-    """What ends now, and what is kept, which includes what ends: it is gone when the next look finds it gone."""
+    """The profiles and roles that end now, and the ones that are kept.
+
+    `kept` includes the ones that end: they are gone when the next look finds them gone.
+    """
 
     profiles: tuple[InstanceProfile, ...]
     roles: tuple[OwnNodeRole, ...]

@@ -37,7 +37,7 @@ def dns_suffix(region: str) -> str:
 
 
 def exists(region: str) -> bool:
-    """Whether botocore knows the Region."""
+    """True if botocore knows the Region."""
     return region in _place(region).regions and not region.endswith("-global")
 
 

@@ -1,4 +1,4 @@
-"""What an install is told at deploy time: its clusters and their manifests, and the names of its AWS resources.
+"""Holds an install's settings of deploy time: its clusters and their manifests, and the names of its AWS resources.
 
 The stack compiles this into the package `shiplap_settings` (a layer of its own, one file `settings.json`); resource
 names arrive as environment variables. Handlers read both once per cold start and pass them down.
@@ -124,7 +124,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     @property
     def has_ceilings(self) -> bool:
-        """Whether anything bounds what the cluster's nodes cost."""
+        """True if anything bounds the cost of the cluster's nodes."""
         return bool(self.ceilings or self.account_ceilings)
 
 

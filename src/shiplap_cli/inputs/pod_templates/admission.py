@@ -1,4 +1,4 @@
-"""What an API server adds to pods: defaults of its own, and what classes and LimitRanges of the cluster say.
+"""Adds to pods what an API server adds: its own defaults, and those of classes and LimitRanges of the cluster.
 
 A ServiceAccount adds a token and secrets for images, DefaultTolerationSeconds tolerations of failing nodes: none
 of them changes where a pod can run.

@@ -92,7 +92,7 @@ def made_pods(
 
 
 def _labels_of_all(workload: Workload, living: Sequence[Pod], replica_sets: Sequence[Workload]) -> dict[str, str]:
-    """What the controller adds to the labels of the template: spread constraints and pod affinity may look at it."""
+    """Return the labels that the controller adds to the template's: spreads and pod affinity may match them."""
     match workload.kind:
         case "Deployment":
             return {TEMPLATE_HASH: _template_hash(workload, living, replica_sets)}

@@ -206,7 +206,7 @@ def _index_ranges(text: str) -> Iterator[IndexRange]:
 
 
 def _wanted_by_job(spec: _JobSpec, status: _JobStatus, ended: tuple[IndexRange, ...] | None) -> int:
-    """How many pods of a Job may run now: none of one that has ended, is suspended, or has another controller."""
+    """Return how many pods of a Job may run: none if it has ended, is suspended, or has another controller."""
     over = any(item.type in ("Complete", "Failed") and item.status == "True" for item in status.conditions)
     parallelism = 1 if spec.parallelism is None else spec.parallelism
     if over or spec.suspend or spec.managed_by != _JOB_CONTROLLER:

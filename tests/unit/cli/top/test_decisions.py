@@ -1,4 +1,4 @@
-"""What was decided, in `shiplap top`: records that are read once, steps of claims, and their lines in frames."""
+"""Tests the decisions in `shiplap top`: records that are read once, steps of claims, and their lines in frames."""
 
 from __future__ import annotations
 

@@ -59,12 +59,12 @@ _PASSING = TransientRetryableChecker()
 
 
 def is_throttling(code: str) -> bool:
-    """Whether an error code asks to slow down, by botocore's own list; `KMS.ThrottlingException` as its last part."""
+    """True if an error code asks to slow down, by botocore's own list; `KMS.ThrottlingException` as its last part."""
     return _THROTTLING.is_retryable(RetryContext(1, parsed_response={"Error": {"Code": code.rpartition(".")[2]}}))
 
 
 def is_worth_a_retry(code: str) -> bool:
-    """Whether the same request may succeed a little later."""
+    """True if the same request may succeed a little later."""
     if code in CREDENTIALS_REFUSED | _SERVICE_FAILED | _PASSES:
         return True
     return is_throttling(code) or _PASSING.is_retryable(RetryContext(1, parsed_response={"Error": {"Code": code}}))

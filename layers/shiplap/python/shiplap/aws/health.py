@@ -31,7 +31,7 @@ _PAGE = 1000
 
 
 class Ec2Health:
-    """What AWS says about instances of the Region and zones of one cluster. `clock` gives epoch seconds."""
+    """Reads the health of instances of the Region and of zones of one cluster from AWS. `clock` gives epoch seconds."""
 
     def __init__(
         self,

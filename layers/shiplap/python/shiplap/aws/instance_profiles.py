@@ -71,7 +71,7 @@ def role_name(role: str) -> str:
 
 
 def is_missing(iam: InstanceProfileClient, name: str) -> bool:
-    """Whether IAM knows no instance profile of this name. When IAM does not say, it is taken to be there."""
+    """True if IAM knows no instance profile of this name. When IAM does not answer, the profile counts as present."""
     try:
         iam.get_instance_profile(InstanceProfileName=name)
     except FAILURES as error:

@@ -42,7 +42,7 @@ class SqsDeadLetters:
 
 
 class TimerMessage(msgspec.Struct, frozen=True):
-    """What arrives in the lifecycle queue; a hint to look at a claim, like every message."""
+    """A message of a timer in the lifecycle queue; a hint to look at a claim, like every message."""
 
     cluster: str
     claim: str

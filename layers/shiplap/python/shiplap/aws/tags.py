@@ -53,7 +53,7 @@ def read(tags: list[TagTypeDef]) -> dict[str, str]:
 
 
 def is_foreign(own: Mapping[str, str], install: str) -> bool:
-    """Whether a resource with these tags is another install's; untagged ones are older than the tag."""
+    """True if a resource with these tags belongs to another install; untagged resources are older than the tag."""
     return own.get(INSTALL, install) != install
 
 

@@ -392,7 +392,7 @@ class KubernetesClient:
         self._transport.send("DELETE", f"{_NODES}/{_segment(node.metadata.name)}", deletion_body(node.metadata.uid))
 
     def volume_attachments(self) -> tuple[VolumeAttachment, ...]:
-        """Which volumes are attached to which nodes, in one list however many nodes are being emptied."""
+        """List the attachments of volumes to nodes, in one request however many nodes are being emptied."""
         return self._list(_READ_ATTACHMENTS, "/apis/storage.k8s.io/v1/volumeattachments").items
 
     def volume_claims(self) -> tuple[PersistentVolumeClaim, ...]:

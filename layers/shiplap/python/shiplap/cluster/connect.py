@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class ApiEndpoint(msgspec.Struct, frozen=True):
-    """Where an API server is, and the PEM certificate authority that vouches for it, in base64 as EKS returns it."""
+    """The address of an API server, and the certificate authority that vouches for it.
+
+    `certificate_authority` is PEM in base64, as EKS returns it.
+    """
 
     endpoint: str
     certificate_authority: str = ""

@@ -45,7 +45,7 @@ class ExecPlugin(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ClusterEntry(_Part, frozen=True):
-    """How an API server is reached; data fields hold base64 of PEM."""
+    """The way to reach an API server; data fields hold base64 of PEM."""
 
     server: str = ""
     certificate_authority: str = ""
@@ -56,7 +56,7 @@ class ClusterEntry(_Part, frozen=True):
 
 
 class UserEntry(_Part, frozen=True):
-    """How a user enters; data fields hold base64 of PEM."""
+    """The credentials of a user; data fields hold base64 of PEM."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -282,7 +282,7 @@ def _pem(path: Path, data: str, file: str, document: str, field: str) -> str:
 
 
 def _headers(user: UserEntry) -> tuple[tuple[str, str], ...]:
-    """What else each request says: a password, and as whom to be treated."""
+    """Return the further headers of each request: a password, and the user, uid and groups to impersonate."""
     headers: list[tuple[str, str]] = []
     if user.username and not user.token:
         pair = b64encode(f"{user.username}:{user.password}".encode()).decode()

@@ -35,7 +35,7 @@ class _Status(ApiObject, frozen=True):
 
 
 class PendingPod(ApiObject, frozen=True):
-    """What tells whether a pod needs a node, and which pod it is."""
+    """The fields of a pod that identify it and decide whether it needs a node."""
 
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()

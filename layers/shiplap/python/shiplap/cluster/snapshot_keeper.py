@@ -47,7 +47,7 @@ _PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class PodMemory:
-    """How many pods there is memory for, shared by all keepers of a process."""
+    """The number of pods that fit into memory, shared by all keepers of a process."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -55,7 +55,10 @@ class PodMemory:
         self._lock = Lock()
 
     def takes(self, cluster: str, pods: int) -> bool:
-        """Whether so many pods of a cluster fit beside those of the others; then they have their room."""
+        """True if so many pods of a cluster fit beside the pods of the other clusters; then it holds room for them.
+
+        Otherwise the cluster holds no room.
+        """
         with self._lock:
             others = sum(number for name, number in self._held.items() if name != cluster)
             fits = others + pods <= self._most

@@ -119,13 +119,15 @@ class _Status(msgspec.Struct, frozen=True):
 
     @property
     def is_of_budget(self) -> bool:
-        """Whether a PodDisruptionBudget forbids an eviction, and not what the caller may do."""
+        """True if a PodDisruptionBudget forbids an eviction, and not the permissions of the caller."""
         return self.details is not None and self.details.kind == "poddisruptionbudget"
 
     @property
     def came_too_late(self) -> bool:
-        """Whether a patch was meant for an object of the same name that is gone, whose uid is not the stored one's, or
-        nominates a pod that has a node by now.
+        """True if a patch came too late for its object.
+
+        Its object is gone and another object of the same name, with another uid, is stored; or the patch nominates a
+        pod that has a node by now.
         """
         causes = (self.details and self.details.causes) or ()
         return any(

@@ -64,7 +64,7 @@ class ChangeBatch(msgspec.Struct, frozen=True):
     room_taken: bool = False
 
     def __bool__(self) -> bool:
-        """Whether there is anything in it."""
+        """True if the batch holds any change."""
         return bool(self.pods or self.joined or self.ready or self.manifests or self.room_taken)
 
 
@@ -118,17 +118,17 @@ class Tracker:
 
     @property
     def has_news(self) -> bool:
-        """Whether `take` would return anything but manifests."""
+        """True if `take` would return anything but manifests."""
         return bool(self._pods or self._joined or self._ready)
 
     @property
     def has_manifests(self) -> bool:
-        """Whether manifests have changed."""
+        """True if manifests have changed."""
         return self._manifests.has_news
 
     @property
     def room_taken(self) -> bool:
-        """Whether room was taken that a CapacityBuffer may have kept."""
+        """True if a pod took room that a CapacityBuffer may have kept."""
         return self._room_taken
 
     def take(self, *, with_manifests: bool = True, with_room: bool = True) -> ChangeBatch:
@@ -187,9 +187,9 @@ _ONLY_DELETED = (_NODE_CLAIM, "Node")
 
 
 class ManifestTracker:
-    """Which manifests their users have changed: what a controller writes into a status is no change.
+    """Tracks the manifests that users have changed: a status that a controller writes is no change.
 
-    Of Nodes only a deletion is one; of NodeClaims also a new one that a user wrote.
+    Of Nodes only a deletion is a change; of NodeClaims also a new object that a user wrote.
     """
 
     def __init__(self) -> None:
@@ -229,28 +229,28 @@ class ManifestTracker:
 
     @property
     def has_buffers(self) -> bool:
-        """Whether there are CapacityBuffers."""
+        """True if there are CapacityBuffers."""
         return bool(self._buffers)
 
     @property
     def has_news(self) -> bool:
-        """Whether `take` would return anything."""
+        """True if `take` would return anything."""
         return bool(self._changed)
 
     def take(self) -> tuple[CustomObject, ...]:
-        """What has changed since the last call, sorted by name."""
+        """Return the objects that have changed since the last call, sorted by name."""
         changed, self._changed = self._changed, {}
         return tuple(sorted(changed.values(), key=lambda item: (item.kind, item.metadata.name, item.metadata.uid)))
 
 
 def _asks_for_a_node(item: CustomObject) -> bool:
-    """Whether a NodeClaim may be one that a user wrote: others have our label or that of a NodePool."""
+    """True if a NodeClaim may come from a user: other NodeClaims have our label or the label of a NodePool."""
     marks = item.metadata.labels
     return item.kind == _NODE_CLAIM and INSTALL_LABEL not in marks and labels.NODE_POOL not in marks
 
 
 def _written(item: CustomObject) -> tuple[object, ...]:
-    """What a user has written: the API server raises the generation with every change of the spec."""
+    """Return the parts that a user writes: the API server raises the generation with every change of the spec."""
     metadata = item.metadata
     notes = {key: value for key, value in metadata.annotations.items() if not key.startswith("karpenter.")}
     return metadata.generation, sorted(notes.items()), sorted(metadata.labels.items()), metadata.deletion_timestamp
@@ -291,7 +291,10 @@ def poll_once(watches: Sequence[KindWatch], tracker: Tracker) -> ChangeBatch:
 
 
 class _Pace:
-    """When changes are told, in epoch seconds: edits once in MANIFESTS_S, taken room after ROOM_S, all else at once."""
+    """Decides when a watcher passes changes on, in epoch seconds.
+
+    It passes edits on once in MANIFESTS_S, taken room after ROOM_S, all other changes at once.
+    """
 
     def __init__(self, tracker: Tracker, deadline_at: float, gather_s: float) -> None:
         self._tracker, self._deadline_at, self._gather_s = tracker, deadline_at, gather_s
@@ -300,7 +303,7 @@ class _Pace:
 
     @property
     def due_at(self) -> float:
-        """When there is something to tell."""
+        """The epoch second at which the next changes are due."""
         return min(self._news_at, self._edits_at, self._room_at)
 
     def note(self, now: float) -> None:
@@ -313,7 +316,7 @@ class _Pace:
             self._room_at = min(self._room_at, now + ROOM_S)
 
     def take(self, now: float) -> ChangeBatch:
-        """What may be told now."""
+        """Return the changes that are due now."""
         edits, room = now >= self._edits_at, now >= self._room_at
         batch = self._tracker.take(with_manifests=edits, with_room=room)
         self._news_at = self._deadline_at
@@ -437,7 +440,7 @@ def _is_unfinished(node: Node) -> bool:
 
 
 def is_unschedulable(pod: Pod) -> bool:
-    """Whether kube-scheduler has looked for a node for this pod and found none.
+    """True if kube-scheduler has looked for a node for this pod and found none.
 
     Karpenter's rule: unbound, condition PodScheduled False with reason Unschedulable, not nominated to a node (it
     preempts there, or its node is on the way), and not a pod that belongs to a node anyway (of a DaemonSet, or static).

@@ -1,4 +1,4 @@
-"""How many nodes of a NodePool may be disrupted now, and for which reason.
+"""Decides how many nodes of a NodePool may be disrupted now, and for which reason.
 
 An invalid budget blocks every disruption of its pool: savings can wait, a disruption cannot be undone.
 """
@@ -59,7 +59,7 @@ def allowance(pool: NodePool, reason: Reason, total: int, disrupting: int, now: 
 
 
 def is_active(budget: Budget, now: float, time_zone: str = "UTC") -> bool:
-    """Whether a budget applies at `now` (epoch seconds): always, or for its duration after each hit of its schedule.
+    """True if a budget applies at `now` (epoch seconds): always, or for its duration after each hit of its schedule.
 
     Raises:
         ValueError: the schedule, duration or time zone cannot be read.
@@ -72,7 +72,7 @@ def is_active(budget: Budget, now: float, time_zone: str = "UTC") -> bool:
 
 
 def _hits(cron: Cron, after: float, until: float, zone: ZoneInfo) -> bool:
-    """Whether the schedule names a minute later than `after` and not later than `until`, both epoch seconds."""
+    """True if the schedule names a minute later than `after` and not later than `until`, both epoch seconds."""
     # Where clocks are set back at midnight, a later moment may be of an earlier day.
     day = max(datetime.fromtimestamp(moment, zone).date() for moment in (until, until - _SET_BACK_S))
     first = min(datetime.fromtimestamp(moment, zone).date() for moment in (after, after + _SET_BACK_S))

@@ -55,7 +55,7 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def empty(self) -> bool:
-        """Whether no pod has to move whose eviction costs anything."""
+        """True if no pod has to move whose eviction costs anything."""
         return self.cost <= 1
 
     @property
@@ -70,12 +70,12 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def expire_after(self) -> str:
-        """How old the claim may become: a duration, or Never."""
+        """The age that the claim may reach: a duration, or Never."""
         return self.claim.plan.expire_after or self.pool.spec.template.spec.expire_after
 
     @property
     def born_at(self) -> float:
-        """When the claim was created."""
+        """The time at which the claim was created, in epoch seconds."""
         return self.claim.created_at or epoch(self.node.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
 
 
@@ -150,7 +150,7 @@ def find_candidates(
 
 
 def is_reschedulable(pod: Pod) -> bool:
-    """Whether a pod would need room elsewhere if its node went."""
+    """True if a pod would need room elsewhere if its node went."""
     return pod.status.phase not in TERMINAL_PHASES and is_recreated(pod)
 
 
@@ -198,7 +198,7 @@ UNSTARTED_S = 900.0
 
 
 def unconsolidatable(item: Candidate, market: PoolMarket, now: float, settle_s: float) -> str:  # noqa: PLR0911 - a list of reasons
-    """Why a node cannot be removed for money, or nothing."""
+    """Return why a node cannot be removed for money, or ""."""
     disruption, marks, pool = item.pool.spec.disruption, item.node.metadata.labels, item.pool.metadata.name
     if item.pool.spec.replicas is not None:
         return f"NodePool {pool} is static"
@@ -227,7 +227,7 @@ def unconsolidatable(item: Candidate, market: PoolMarket, now: float, settle_s: 
 
 
 def _is_starting(pod: Pod, history: NodeHistory, now: float) -> bool:
-    """Whether a pod has not run yet and still may: one that cannot start at all must not keep its node."""
+    """True if a pod has not run yet and still may. A pod that cannot start at all must not keep its node."""
     if pod.status.phase != "Pending":
         return False
     since = quiet_since(history) or (epoch(pod.status.start_time) if pod.status.start_time else 0.0)
@@ -243,14 +243,14 @@ _OVERDUE = (Reason.DRIFTED, Reason.EXPIRED)
 
 
 def objection(reason: Reason, node: Node, pods: Sequence[Pod], now: float, *, has_deadline: bool) -> str:
-    """Why a node of a command must not be removed, or nothing.
+    """Return why a node of a command must not be removed, or "".
 
     PodDisruptionBudgets are no objection: they come and go with the pods they count, and evictions wait for them.
 
     Args:
-        reason: of the command.
-        node: as it is now.
-        pods: those on it now.
+        reason: the reason of the command.
+        node: the node as it is now.
+        pods: the pods on it now.
         now: epoch seconds.
         has_deadline: whether the node has a terminationGracePeriod, so that protected pods are waited for in vain.
     """

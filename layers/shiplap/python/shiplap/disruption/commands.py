@@ -14,7 +14,7 @@ from shiplap.scheduling.model.scheduling_plan import Placement, PlannedClaim
 
 
 class Reason(StrEnum):
-    """Why a node is disrupted; budgets name the first three and Unhealthy."""
+    """The reason for a disruption of a node; budgets name the first three and Unhealthy."""
 
     EMPTY = "Empty"
     DRIFTED = "Drifted"
@@ -33,7 +33,7 @@ EACH_BY_ITSELF = frozenset({Reason.EMPTY, Reason.ASLEEP})
 
 
 class Method(StrEnum):
-    """How a command was found."""
+    """The method that found a command."""
 
     EMPTINESS = "emptiness"
     STATIC_DRIFT = "static-drift"

@@ -282,7 +282,7 @@ _MOST_SEARCHED = 512
 
 
 class PoolTotals(msgspec.Struct, frozen=True):
-    """What all nodes of a pool cost (USD per hour) and what disrupting all of them would cost."""
+    """The price of all nodes of a pool (USD per hour), and the cost of disrupting all these nodes."""
 
     price: float
     cost: float
@@ -296,7 +296,7 @@ class ConsolidationResult(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Attempt(msgspec.Struct, frozen=True, eq=False):
-    """What the removal of so many candidates gains, in USD per hour, and its proposals."""
+    """The gain from the removal of `size` candidates, in USD per hour, and its proposals."""
 
     gain: float = 0.0
     size: int = 0
@@ -374,9 +374,9 @@ class Consolidator:
         )
 
     def _none_may_go_alone(self, candidates: Sequence[Candidate], allowed: Mapping[str, int]) -> dict[str, str] | None:
-        """Why none is worth it where a single node may go and none gains anything: then their order does not matter.
+        """Return why none is worth it where a single node may go and none gains anything.
 
-        None where several may go, or a node may gain.
+        The order of the candidates does not matter then. Returns None where several may go, or a node may gain.
         """
         alone = _alone(candidates, allowed)
         if len(alone) == SINGLES or len(_within(candidates, allowed)) > 1:
@@ -386,7 +386,7 @@ class Consolidator:
         return {candidate.name: self._too_little(candidate) for candidate in alone}
 
     def _may_gain_alone(self, candidate: Candidate) -> bool:
-        """Whether removing one node may gain anything: a bound that asks no simulation."""
+        """True if removing one node may gain anything, by a bound that asks no simulation."""
         return self._may_gain_more((candidate,), _Attempt(), 0.0)
 
     def _by_worth(self, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -479,9 +479,9 @@ class Consolidator:
         return best
 
     def _may_gain_more(self, candidates: Sequence[Candidate], best: _Attempt, improve_s: float) -> bool:
-        """Whether some of these nodes, removed together, may gain more than the best attempt so far.
+        """True if some of these nodes, removed together, may gain more than the best attempt so far.
 
-        What was judged before gained no more, or it would be that attempt.
+        Nodes judged before gained no more, or their attempt would be the best one.
         """
         least = _rounded_gain(best)
         if not round(self._most_gain(candidates), 8) > least:
@@ -494,11 +494,11 @@ class Consolidator:
         return any(round(self._most_gain_of(some), 8) > least for some in new)
 
     def _are_few(self, candidates: Sequence[Candidate]) -> bool:
-        """Whether so few nodes are looked at closely; those in reservations are not, as their prices say little."""
+        """True if so few nodes get a close look. Nodes in reservations get none, as their prices show little."""
         return len(candidates) <= _FEW_TOGETHER and not any(item.name in self._reserved for item in candidates)
 
     def _most_gain(self, candidates: Iterable[Candidate]) -> float:
-        """What removing any of these nodes gains at most: each saves its price at most, and all its pods move."""
+        """Return the most that removing any of these nodes gains: each saves its price at most, and all pods move."""
         return sum(
             _RESERVED_NODE_VALUE + candidate.price
             if candidate.name in self._reserved
@@ -507,7 +507,10 @@ class Consolidator:
         )
 
     def _most_gain_of(self, candidates: Sequence[Candidate]) -> float:
-        """What removing just these nodes gains at most; their replacements cost something, and save enough or fail."""
+        """Return the most that removing just these nodes gains.
+
+        Their replacements cost something, and save enough or fail.
+        """
         price = sum(candidate.price for candidate in candidates)
         most = self._counted(price, candidates)
         if most <= 0 or not (replaced := self._replaced(candidates)):
@@ -519,10 +522,10 @@ class Consolidator:
         return self._counted(price - replaced - overlap + error, candidates)
 
     def _counted(self, saved: float, candidates: Collection[Candidate]) -> float:
-        """What a saving by these nodes counts beside that by others, less what their moves cost.
+        """Return the value of a saving by these nodes beside savings by other nodes, less what their moves cost.
 
         Moves of pods weigh by their priority and deletion cost here. Whether the saving is worth it does not depend on
-        that, so whatever is worth it counts more than nothing.
+        these weights, so every saving that is worth it counts more than nothing.
         """
         weighed = saved - sum(self._weighed_moves[candidate.name] for candidate in candidates)
         return max(weighed, _LEAST_COUNTED * (saved - self._moves_cost(candidates)))
@@ -539,7 +542,7 @@ class Consolidator:
         return self._least_hourly[names]
 
     def _too_little(self, candidate: Candidate) -> str:
-        """Why a node is not worth trying."""
+        """Return why a node is not worth trying."""
         replaced = self._replaced((candidate,)) if self._most_gain((candidate,)) > 0 else 0.0
         if replaced and replaced >= candidate.price:
             return NO_CHEAPER
@@ -569,7 +572,7 @@ class Consolidator:
         return proposals
 
     def _gain(self, proposals: Sequence[DisruptionProposal]) -> float:
-        """What proposals save together, less what their moves and overlaps cost, as `_counted`; USD per hour."""
+        """Return what proposals save together, less what their moves and overlaps cost, as `_counted`; USD per hour."""
         reserved = [item for item in proposals if self._reserved.issuperset(item.nodes)]
         others = [item for item in proposals if not self._reserved.issuperset(item.nodes)]
         nodes = [self._candidates[name] for item in others for name in item.nodes]
@@ -602,7 +605,7 @@ class Consolidator:
         return [], None
 
     def _judge_together(self, candidates: Sequence[Candidate], improve_s: float) -> _Judged:
-        """What comes of removing just these nodes; remembered, as many prefixes are the same without what fails."""
+        """Judge the removal of just these nodes once: many prefixes are the same without the nodes that fail."""
         names, key = tuple(candidate.name for candidate in candidates), (_names(candidates), improve_s)
         if key not in self._judged:
             quick = improve_s > 0 and self._are_few(candidates)
@@ -632,7 +635,7 @@ class Consolidator:
         return _Judged(proposals, failed, final)
 
     def _is_hopeless(self, component: Component) -> bool:
-        """Whether a component would not be worth it even at the least that the cost search could make of its claims."""
+        """True if a component is not worth it even at the least that the cost search could make of its claims."""
         least = (1 - _SEARCH_SAVES) * sum(claim.launch.price for claim in component.claims)
         return component.paid - least <= self._moves_cost(component.nodes)
 
@@ -781,7 +784,7 @@ def _alone(ordered: Sequence[Candidate], allowed: Mapping[str, int]) -> list[Can
 
 
 def _further(ordered: Sequence[Candidate]) -> Iterable[Sequence[Candidate]]:
-    """What is tried beside the best attempt: each candidate, and of a few candidates every two."""
+    """Return what to try beside the best attempt: each candidate, and of a few candidates every two."""
     pairs = itertools.combinations(ordered, 2) if len(ordered) <= SINGLES else ()
     return itertools.chain(((candidate,) for candidate in ordered), pairs)
 

@@ -134,7 +134,7 @@ class DisruptionDecider:
         return replace(decision, rehearsed=self.rehearsed or UNSET, kept_awake=kept or UNSET)
 
     def _going_by_pool(self, commands: Sequence[DisruptionProposal]) -> Counter[str]:
-        """How many nodes of each NodePool use up its budgets."""
+        """Count the nodes of each NodePool that use up its budgets."""
         pools = {item.name: item.pool.metadata.name for item in self.candidate_nodes.candidates}
         counted = [command for command in commands if command.reason is not Reason.SCALED_DOWN]
         return Counter(pools[node] for command in counted for node in command.nodes)
@@ -259,7 +259,7 @@ class DisruptionDecider:
         return reason is Reason.EXPIRED and self.snapshot.settings.expire_protected
 
     def _protection(self, candidate: Candidate, reason: Reason, why: str) -> str:
-        """What keeps a node that should be replaced; one that has expired is noted as overdue."""
+        """Return what keeps a node that should be replaced, and note a node that has expired as overdue."""
         if reason is not Reason.EXPIRED:
             return candidate.protected
         self.overdue[candidate.name] = (
@@ -443,7 +443,7 @@ class DisruptionDecider:
         return fallen[start : start + _MOST_CLIMBS]
 
     def backing_off(self, candidate: Candidate) -> str:
-        """Why a node that would need a replacement is not tried again yet, or nothing."""
+        """Return why a node that would need a replacement is not tried again yet, or ""."""
         until = backoff_until(candidate.history)
         if self.now >= until or candidate.empty:
             return ""
@@ -451,7 +451,7 @@ class DisruptionDecider:
         return f"its last command was given up {ago_s:.0f} s ago: not before {rfc3339(until)}"
 
     def _may_consolidate(self, candidate: Candidate) -> bool:
-        """Whether the pool's policy lets a node be consolidated; if not, the reason is noted."""
+        """True if the pool's policy lets a node be consolidated; if not, note the reason."""
         reason = self._unconsolidatable(candidate) or candidate.protected
         reason = reason or self.backing_off(candidate)
         if reason:
@@ -488,7 +488,7 @@ class DisruptionDecider:
         return frozenset(fresh)
 
     def budget_left(self, pool: NodePool, reason: Reason) -> tuple[int, str]:
-        """How many more nodes of a pool may go, and which budget says so."""
+        """Return how many more nodes of a pool may go, and which budget limits them."""
         name, label = pool.metadata.name, label_value_of(pool.metadata.name)
         limit = allowance(pool, reason, self.totals[label], self.disrupting[label], self.now)
         return max(limit.nodes - self.taken[name], 0), limit.blocking

@@ -16,7 +16,7 @@ from shiplap.scheduling.model.snapshot import Snapshot
 
 
 class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """What consolidation may disrupt, and how long it waits.
+    """Settings of disruption: what consolidation may disrupt, and how long it waits.
 
     `enabled` switches the whole of disruption off. `spot_to_spot` allows replacing spot nodes by cheaper spot nodes.
     `move_cost` (USD) is what moving one pod costs: a command has to save it within the expected remaining life of its
@@ -83,7 +83,7 @@ class PaidNode(msgspec.Struct, frozen=True):
 
 
 class DisruptionInput(msgspec.Struct, frozen=True):
-    """What one optional feature knows of a decision on disruption that plans do not need.
+    """The data of one optional feature for a decision on disruption; plans do not need this data.
 
     A subclass holds plain data in one field. Records hold the data under the name `recorded_as`.
     """

@@ -33,7 +33,7 @@ Hashes = Mapping[str, frozenset[str]]
 
 
 def pool_hashes_of(pool: NodePool) -> Hashes:
-    """Those of a NodePool: Shiplap's, and Karpenter's where it wrote one on the manifest."""
+    """Return the hashes of a NodePool: Shiplap's, and Karpenter's where it wrote one on the manifest."""
     return {
         **_written(pool.metadata.annotations, POOL_HASH, POOL_HASH_VERSION),
         FIRST_VERSION: first_pool_hashes(pool),
@@ -42,7 +42,7 @@ def pool_hashes_of(pool: NodePool) -> Hashes:
 
 
 def class_hashes_of(catalog: NodeClassCatalog, node_class: EC2NodeClass | None = None) -> Hashes:
-    """Those of an EC2NodeClass as its catalogue knows them, and Karpenter's where it wrote one on the manifest."""
+    """Return the hashes of an EC2NodeClass as its catalogue knows them, and Karpenter's if the manifest has one."""
     annotations = node_class.metadata.annotations if node_class is not None else {}
     hashes = _written(annotations, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION)
     if catalog.spec_hash:
@@ -53,7 +53,7 @@ def class_hashes_of(catalog: NodeClassCatalog, node_class: EC2NodeClass | None =
 
 
 def has_first_hash(annotations: Mapping[str, str]) -> bool:
-    """Whether a claim's hash is of the previous version."""
+    """True if a claim's hash is of the previous version."""
     return FIRST_VERSION in (annotations.get(POOL_HASH_VERSION), annotations.get(NODE_CLASS_HASH_VERSION))
 
 
@@ -102,10 +102,10 @@ def tiers_of(pool: NodePool, market: PoolMarket, nodes: Sequence[Candidate]) -> 
 
 
 class ExpectedNode(msgspec.Struct, frozen=True, eq=False):
-    """What new nodes of a NodePool look like: `tiers` as of `tiers_of`, and the state of its EC2NodeClass.
+    """Describes new nodes of a NodePool: `tiers` as of `tiers_of`, and the state of its EC2NodeClass.
 
-    The hashes are those that the annotations of its claims should have: Shiplap's, and Karpenter's where it wrote one
-    on the manifest.
+    The annotations of its claims should have these hashes: Shiplap's, and Karpenter's where it wrote one on the
+    manifest.
     """
 
     tiers: tuple[Tier, ...]
@@ -117,7 +117,7 @@ class ExpectedNode(msgspec.Struct, frozen=True, eq=False):
 def expected_node_of(
     pool: NodePool, snapshot: Snapshot, market: PoolMarket, nodes: Sequence[Candidate]
 ) -> ExpectedNode:
-    """What new nodes of a NodePool look like; `nodes` are the nodes of the pool to compare."""
+    """Describe new nodes of a NodePool; `nodes` are the nodes of the pool to compare."""
     name = pool.spec.template.spec.node_class_ref.name
     known = (catalog for catalog in snapshot.catalogs if catalog.node_class == name)
     catalog = next(known, NodeClassCatalog(name))
@@ -127,15 +127,15 @@ def expected_node_of(
 
 
 def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNode, now: float) -> str:
-    """Why a node has drifted, or nothing. Unknown values are no drift.
+    """Return why a node has drifted, or "". Unknown values are no drift.
 
-    Checked in this order: the pool's template, its requirements, the instance type, then the EC2NodeClass and the
+    The order of the checks: the pool's template, its requirements, the instance type, then the EC2NodeClass and the
     resources that its selectors select.
 
     Args:
         candidate: the node.
         market: what the pools can buy.
-        expected: of its NodePool.
+        expected: what new nodes of its NodePool look like.
         now: epoch seconds.
     """
     name = candidate.pool.metadata.name
@@ -165,12 +165,12 @@ def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNod
 
 
 def has_another_spec(born_with: Mapping[str, str], pool_hashes: Hashes) -> bool:
-    """Whether the spec of a claim's NodePool is another than the claim was planned by, by the claim's annotations."""
+    """True if a claim's annotations show that its NodePool has another spec than the claim was planned by."""
     return _changed(born_with, POOL_HASH, POOL_HASH_VERSION, pool_hashes)
 
 
 def _changed(born_with: Mapping[str, str], key: str, version: str, wanted: Hashes) -> bool:
-    """Whether a claim remembers a hash that should be another one; versions are never compared with each other."""
+    """True if a claim holds a hash that should be another one; versions are never compared with each other."""
     known, should = born_with.get(key, ""), wanted.get(born_with.get(version, ""), frozenset())
     return bool(known and should) and all(differ(known, item) for item in should)
 
@@ -193,7 +193,7 @@ def _labels_of(candidate: Candidate) -> dict[str, str]:
 
 
 def _misplaced(candidate: Candidate, catalog: NodeClassCatalog) -> str:
-    """Why the instance uses something that its EC2NodeClass no longer selects. A class not ready selects all."""
+    """Name what the instance uses and its EC2NodeClass no longer selects, or "". A class not ready selects all."""
     claim, now, name = candidate.claim, catalog.selection, catalog.node_class
     if now is None or catalog.not_ready:
         return ""

@@ -1,4 +1,4 @@
-"""What moving a pod costs, and how long a node that stays would have been paid for: how much a command has to save.
+"""Decides how much a command has to save, from the cost of moving a pod and the life that nodes still expect.
 
 A command is worth it if its saving per hour, times the hours that its nodes were still expected to live, is more than
 its moves cost, and what nodes and replacements cost while both run.
@@ -30,7 +30,7 @@ _SHORTEST_S = 60.0
 
 
 class MoveCosts(msgspec.Struct, frozen=True, eq=False):
-    """What moves and overlaps cost per hour of the time in which they have to pay.
+    """The cost of moves and overlaps per hour of the time in which they have to pay.
 
     `lives_s` are the expected remaining lives of nodes by NodePool, in seconds.
     """
@@ -83,7 +83,7 @@ def move_cost(pool: NodePool, settings: DisruptionSettings) -> float:
 
 
 def expected_lives_s(claims: Iterable[NodeClaim], now: float) -> dict[str, float]:
-    """How long nodes are expected to live on, in seconds by NodePool, learned from the ages of those in service.
+    """Return the expected remaining life of nodes, in seconds by NodePool, learned from the ages of nodes in service.
 
     Where nodes come and go steadily, their ages and their remaining lives are distributed alike. So half of the nodes
     live on for at least the median age. It is rounded down to a step, and is an hour at least and a day at most.

@@ -65,7 +65,7 @@ class DisruptionCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     @property
     def newer(self) -> bool:
-        """Whether a newer release wrote it in a form that this one must not touch, see `nodeclaim.SCHEMA`."""
+        """True if a newer release wrote it in a form that this release must not touch, see `nodeclaim.SCHEMA`."""
         return self.schema > SCHEMA
 
     @property

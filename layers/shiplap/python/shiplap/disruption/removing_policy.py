@@ -1,4 +1,4 @@
-"""How a policy removes nodes within a decision on disruption: the place it is asked at, and what it may ask there."""
+"""Lets a policy remove nodes within a decision on disruption: its place in the decision, and what it may ask there."""
 
 from __future__ import annotations
 

@@ -25,12 +25,12 @@ from shiplap.scheduling.removal import NodeToWeigh, RemovalPart, Removals
 
 
 class Relocation(msgspec.Struct, frozen=True, eq=False):
-    """Where the pods of removed nodes would go.
+    """The places where the pods of removed nodes would go.
 
     `claims` would be launched for them; `serves` names, for each claim, the removed nodes its pods come from.
     `received` maps a removed node to the pods that nodes which stay take from it: node name to pods. `stuck` maps a
     removed node to why one of its pods has no place. A simulation that follows this one starts from `packing`.
-    `pools_that_join` says of which NodePools parts of it must come true together, for their limits.
+    `pools_that_join` names the NodePools of which parts of it must come true together, for their limits.
     """
 
     claims: tuple[PlannedClaim, ...]
@@ -134,7 +134,7 @@ class Simulator:
         return Relocation(decided.node_claims, serves, housed, stuck, packing, self._removals.pools_that_join)
 
     def false_start(self, moving: Sequence[Pod], relocation: Relocation) -> str:
-        """Why kube-scheduler may bind the pods of removed nodes so that some have no place, or nothing."""
+        """Return why kube-scheduler may bind the pods of removed nodes so that some pods have no place, or ""."""
         if not any(pod.spec.affinity is not None and pod.spec.affinity.pod_affinity is not None for pod in moving):
             return ""
         from shiplap.scheduling.topology.moving_series import false_start  # noqa: PLC0415 - few pods require each other
@@ -193,7 +193,7 @@ class Simulator:
 
 
 def _nothing_to_plan(snapshot: Snapshot, gone: Collection[str]) -> bool:
-    """Whether a plan would do nothing: no pod waits, no node leaves, and no pool or buffer wants anything by itself."""
+    """True if a plan would do nothing: no pod waits, no node leaves, and no pool or buffer wants anything by itself."""
     manifests = snapshot.manifests
     if gone or manifests.capacity_buffers or any(pool.spec.replicas is not None for pool in manifests.node_pools):
         return False

@@ -128,7 +128,7 @@ def picture_of_claims(
 
 
 def _reported(claim: NodeClaim, reports: Mapping[tuple[str, str, str], Sequence[Observation]]) -> Amounts | None:
-    """What a node reported to have for pods, else what the newest node of its type, image and settings did."""
+    """Return what a node reported to have for pods, else what the newest of its type, image and settings reported."""
     instance = claim.known_instance
     known = reports.get((instance.ami, instance.type, instance.kubelet_hash), ())
     own = [item for item in known if (item.cluster, item.node) == (claim.cluster, claim.node_name)]

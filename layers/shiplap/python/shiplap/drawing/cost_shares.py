@@ -1,4 +1,4 @@
-"""What the nodes of a cluster cost, shared out among the pods on them, by namespace or by a label.
+"""Shares out the cost of the nodes of a cluster among the pods on them, by namespace or by a label.
 
 A node's price is shared out by requests. One vCPU counts as much as 4 GiB, as in the packing map. On a node with
 accelerators, three quarters of the price are for them. The part of a node that no pod requests belongs to nobody and
@@ -56,7 +56,7 @@ def share_costs(nodes: Iterable[NodePicture], group_of: Callable[[PodPicture], s
 
 
 def _part(asked: Amounts, node: NodePicture) -> float:
-    """Which part of the node is requested; 0 of a node whose capacity is not known."""
+    """Return the part of the node that pods request; 0 for a node whose capacity is not known."""
     whole = sum(units(node.allocatable))
     plain = sum(units(asked)) / whole if whole else 0.0
     devices = node.allocatable.accelerators

@@ -37,7 +37,7 @@ DEFS = (
 
 
 class DetailLevel(msgspec.Struct, frozen=True):
-    """How much of each node is drawn: pods in its box, pods in its card (-1: no card), labels, its average side in px.
+    """The detail of each drawn node: pods in its box, pods in its card (-1: no card), labels, its average side in px.
 
     `scale` is px² per unit, a vCPU or 4 GiB.
     """
@@ -54,7 +54,7 @@ def units(amounts: Amounts) -> tuple[float, float]:
 
 
 def detail_level(nodes: Sequence[NodePicture], *, most_pods: int, zoom: float = 1.0) -> DetailLevel:
-    """How much can be drawn of these nodes so that a page stays small and its boxes can be told apart.
+    """Return how much to draw of these nodes so that a page stays small and a reader can tell its boxes apart.
 
     Args:
         nodes: all nodes of all pictures that are drawn alike.
@@ -160,7 +160,7 @@ class _BoxParts(msgspec.Struct, frozen=True):
         )
 
     def heights(self, amounts: Amounts, node: NodePicture) -> _Heights:
-        """How high so much stands; where more is used than there is, all of it together fills the box."""
+        """Return the heights of these amounts; where more is used than there is, all that is used fills the box."""
         room, used = node.allocatable, node.used
         pairs = (
             (amounts.millicores, max(room.millicores, used.millicores)),
@@ -440,7 +440,7 @@ def totals(picture: ClusterPicture, before: ClusterPicture | None = None) -> str
 
 
 def bound_note(picture: ClusterPicture) -> str:
-    """What the lower bound means, if there is one."""
+    """Explain the lower bound, if there is one."""
     return _BOUND if picture.bound_hourly is not None else ""
 
 

@@ -64,7 +64,7 @@ class PodPicture(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def amounts(self) -> Amounts:
-        """What it requests, itself counted as one pod."""
+        """The amounts that the pod requests, itself counted as one pod."""
         return Amounts(self.millicores, self.memory_bytes, 1, self.accelerators)
 
 
@@ -130,32 +130,32 @@ class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def hourly(self) -> float:
-        """What all nodes cost, USD per hour."""
+        """The cost of all nodes, USD per hour."""
         return sum(node.hourly for node in self.nodes)
 
     @property
     def estimated(self) -> bool:
-        """Whether the price of any node is guessed."""
+        """True if the price of any node is guessed."""
         return any(node.estimated for node in self.nodes)
 
     @property
     def unpriced(self) -> int:
-        """How many nodes have no price, which count as nothing in dollars."""
+        """The number of nodes that have no price, which count as nothing in dollars."""
         return sum(1 for node in self.nodes if not node.hourly)
 
     @property
     def list_hourly(self) -> float:
-        """What they would cost at on-demand list price; a node whose list price is not known counts as it is paid."""
+        """The cost of the nodes at on-demand list price; a node whose list price is not known counts as it is paid."""
         return sum(node.list_hourly or node.hourly for node in self.nodes)
 
     @property
     def allocatable(self) -> Amounts:
-        """What all nodes together offer to pods."""
+        """The amounts that all nodes together offer to pods."""
         return sum((node.allocatable for node in self.nodes), Amounts())
 
     @property
     def used(self) -> Amounts:
-        """What the pods on them request."""
+        """The amounts that the pods on all nodes request."""
         return sum((node.used for node in self.nodes), Amounts())
 
     @property

@@ -1,4 +1,4 @@
-"""Which instance a claim gets: written for all claims of a launch at once, so that no instance is given away twice.
+"""Assigns instances to claims: one write for all claims of a launch, so that no instance is given away twice.
 
 A launch of many answers with instances, not with who gets which. Whoever knows of some gives them, by id, to the claims
 that have none, by name. Two functions may do so at the same time and know of different instances; hence every claim
@@ -151,7 +151,7 @@ def _report_failed(failed: Sequence[NodeClaim], types: Mapping[str, InstanceType
 
 
 def _launch_changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> ClaimChanges:
-    """What a launch settles about a claim."""
+    """Return the changes to a claim that a launch settles."""
     launched = LaunchedInstance(
         id=instance.id,
         type=instance.instance_type,
@@ -196,7 +196,10 @@ def release_leases(
 
 
 def _settled_labels(instance: Instance, instance_type: InstanceType) -> dict[str, str]:
-    """What the launch settled: every label the type has one value of, and where and how it was bought."""
+    """Return the labels that the launch settled.
+
+    They are every label the type has one value of, and where and how it was bought.
+    """
     settled = {
         requirement.key: next(iter(requirement.values))
         for requirement in instance_type.requirements

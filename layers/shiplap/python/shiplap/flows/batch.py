@@ -168,7 +168,7 @@ def _read_all(
     dead_letters: DeadLetters,
     meter: Meter,
 ) -> tuple[list[tuple[str, Content]], list[str]]:
-    """What can be read, by message id; and the ids of malformed messages that could not be set aside."""
+    """Return the readable messages, by message id; and the ids of malformed messages that could not be set aside."""
     messages: list[tuple[str, Content]] = []
     failed: list[str] = []
     for record in records:

@@ -1,6 +1,6 @@
-"""What Shiplap publishes: hints to its own functions, and the story of each claim for anybody who listens.
+"""Publishes hints to Shiplap's own functions, and the story of each claim for anybody who listens.
 
-Event ids are derived from what is told, so that a listener can drop a repetition.
+Event ids are derived from the content, so that a listener can drop a repetition.
 """
 
 from __future__ import annotations

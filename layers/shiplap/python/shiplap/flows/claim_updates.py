@@ -1,4 +1,4 @@
-"""What every flow does with claims alike: naming them in logs, failing them, giving back their pilot leases."""
+"""Holds the steps that all flows share: naming claims in logs, failing them, giving back their pilot leases."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GARBAGE = "garbage"
 
 
 def facts(claim: NodeClaim) -> dict[str, str]:
-    """What a log line about a claim carries."""
+    """Return the fields of a log line about a claim."""
     return {
         "cluster": claim.cluster,
         "claim": claim.name,
@@ -63,7 +63,7 @@ def grace_of(claim: NodeClaim, settings: ClusterSettings) -> str | None:
 
 
 def grace_ends_at(claim: NodeClaim, settings: ClusterSettings, now: float) -> float | None:
-    """When a node that begins to leave `now` has used up its terminationGracePeriod; None without one.
+    """Return when a node that begins to leave `now` has used up its terminationGracePeriod; None without one.
 
     Both in epoch seconds.
     """
@@ -77,7 +77,7 @@ def pilot_holder(claim: NodeClaim) -> str:
 
 
 def explores(claim: NodeClaim) -> bool:
-    """Whether the claim's instance is of a type whose estimate nobody had verified when it was planned."""
+    """True if the claim's instance is of a type whose estimate nobody had verified when it was planned."""
     return claim.known_instance.type in claim.plan.relies_on_estimate
 
 
@@ -106,7 +106,7 @@ def fail_claim(claim: NodeClaim, reason: str, context: FlowContext) -> NodeClaim
 
 
 class InstanceOwners:
-    """Which claims of a cluster have, or may still get, which instances."""
+    """Finds which claims of a cluster have, or may still get, which instances."""
 
     def __init__(self, claims: Iterable[NodeClaim]) -> None:
         claims = tuple(claims)
@@ -120,11 +120,11 @@ class InstanceOwners:
         return self._holders.get(instance.id)
 
     def is_unattributed(self, instance: Instance) -> bool:
-        """Whether nothing but its cluster says that the instance is ours: neither its install nor any claim."""
+        """True if nothing but its cluster marks the instance as ours: neither its install nor any claim."""
         return not instance.install and not self._known & {instance.claim, instance.launch}
 
     def is_garbage(self, instance: Instance, now: float) -> bool:
-        """Whether no claim has an instance of ours or will ever take it, and it is old enough for that to be certain.
+        """True if no claim has an instance of ours or will ever take it, and it is old enough for that to be certain.
 
         A claim that waits may get any instance of its launch. EC2 shows what was ended for minutes more, when its claim
         has long been Gone. A stranger may be another install's, from before instances said whose they are.

@@ -1,4 +1,4 @@
-"""What a look at a cluster shows, as metrics: nodes by pool and tier, dollars per hour, pods and how long they wait.
+"""Writes metrics of a look at a cluster: nodes by pool and tier, dollars per hour, pods and how long they wait.
 
 Nothing is written about a cluster that has nothing: metrics are paid for by the hour in which they have values, so an
 install at rest costs almost nothing.
@@ -90,7 +90,7 @@ def measure_pods(cluster: str, view: ClusterView, now: float, meter: Meter, rule
 
 
 def measure_waits(claims: Iterable[NodeClaim], pods: Iterable[Pod], now: float, meter: Meter) -> None:
-    """How old pods are when a node for them is decided: one value for each, or a hundred that stand for more.
+    """Measure how old pods are when a node for them is decided: one value for each, or a hundred that stand for more.
 
     Pods that run, but whose node is on its way out, have not waited and do not count.
 

@@ -1,4 +1,4 @@
-"""What the entry of a function needs of the process that it runs in: a Lambda container, or a simulated one."""
+"""Declares what the entry of a function needs of its process: a Lambda container, or a simulated one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Kept = TypeVar("_Kept")
 
 
 class InvocationContext(Protocol):
-    """What entries use of Lambda's context object."""
+    """The part of Lambda's context object that entries use."""
 
     @property
     def aws_request_id(self) -> str:
@@ -43,11 +43,11 @@ class InvocationContext(Protocol):
         """The function's ARN, with the alias that was invoked."""
 
     def get_remaining_time_in_millis(self) -> int:
-        """How long the invocation may still last, in milliseconds."""
+        """Return how long the invocation may still last, in milliseconds."""
 
 
 class WarmMemory:
-    """What a process remembers from one invocation to the next: one object of each class; a new process nothing."""
+    """The memory of a process from one invocation to the next: one object of each class. A new process has none."""
 
     def __init__(self) -> None:
         self._kept: dict[type[Any], Any] = {}
@@ -112,16 +112,16 @@ class FunctionInstall(Protocol):
         """The catalogue of a region."""
 
     def catalog_source(self, region: str) -> CatalogSource:
-        """Where the catalogue of a region comes from."""
+        """Return the source of a region's catalogue."""
 
     def commitment_source(self, region: str) -> CommitmentSource:
-        """Where the commitments in a region come from."""
+        """Return the source of the commitments in a region."""
 
     def node_identities(self, region: str) -> NodeIdentities:
         """Instance profiles and node roles of the install in a region."""
 
     def kept_identities(self, region: str) -> KeptIdentityStore:
-        """What is kept of them for nodes that still run."""
+        """Return the store of identities that are kept for nodes that still run."""
 
     def pause(self, seconds: float) -> None:
         """Wait."""

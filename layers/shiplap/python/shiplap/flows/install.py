@@ -206,7 +206,7 @@ class Install:
 
     @cached_property
     def memory(self) -> MemoryStore:
-        """What the disrupt function remembers."""
+        """The store of what the disrupt function remembers."""
         from shiplap.aws.bucket import BucketMemory  # noqa: PLC0415 - see the module's docstring
 
         return BucketMemory(client("s3"), self._names.bucket)
@@ -231,11 +231,11 @@ class Install:
 
     @cached_property
     def status(self) -> StatusStore:
-        """What is known of the clusters' EC2NodeClasses."""
+        """The store of what is known of the clusters' EC2NodeClasses."""
         return cast("StatusStore", Lazy(self._status))
 
     def catalog_source(self, region: str) -> CatalogSource:
-        """Where the catalogue of a region comes from."""
+        """Return the source of a region's catalogue."""
         from shiplap.aws.pricing.catalog_source import Ec2CatalogSource  # noqa: PLC0415
 
         return Ec2CatalogSource(
@@ -246,7 +246,7 @@ class Install:
         )
 
     def commitment_source(self, region: str) -> CommitmentSource:
-        """Where the commitments in a region come from."""
+        """Return the source of the commitments in a region."""
         from shiplap.aws.pricing.commitment_source import AwsCommitments  # noqa: PLC0415
 
         plans = client("savingsplans", region)
@@ -267,7 +267,7 @@ class Install:
         )
 
     def kept_identities(self, region: str) -> KeptIdentityStore:
-        """What is kept of them for nodes that still run."""
+        """Return the store of identities that are kept for nodes that still run."""
         from shiplap.aws.bucket import BucketKeptIdentities  # noqa: PLC0415 - see the module's docstring
 
         return BucketKeptIdentities(client("s3"), self._names.bucket, region)

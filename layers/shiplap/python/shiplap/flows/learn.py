@@ -1,4 +1,4 @@
-"""What a node that joined teaches: its real capacity, and whether the plan relied on more than it has.
+"""Learns from a node that joined: its real capacity, and whether the plan relied on more than it has.
 
 The truth is stored before anything else is done with the node, so that no plan can be made around it. Learning twice
 from the same node changes nothing that is relied on, which lets every flow that sees the node first do it.
@@ -28,17 +28,17 @@ def instance_of(provider_id: str) -> str:
 
 
 def is_ready(node: Node) -> bool:
-    """Whether kubelet reports the node as Ready."""
+    """True if kubelet reports the node as Ready."""
     return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
 
 
 def has_reported(node: Node) -> bool:
-    """Whether kubelet has written what the node has; some clouds create the Node before that."""
+    """True if kubelet has written the resources of the node. Some clouds create the Node before that."""
     return all(node.status.capacity.get(name) and node.status.allocatable.get(name) for name in (CPU, MEMORY, PODS))
 
 
 def seems_broken(claim: NodeClaim, node: Node) -> bool:
-    """Whether a node has less than three quarters of a resource that its plan counted on.
+    """True if a node has less than three quarters of a resource that its plan counted on.
 
     No estimate is so far off: it says nothing about the estimates of other nodes, and its pods may meet them again.
     """

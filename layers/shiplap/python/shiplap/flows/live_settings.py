@@ -44,7 +44,7 @@ _NODE_POOL = "NodePool"
 
 
 class KnownManifests:
-    """What a process remembers of the manifests of clusters: most are the same in the next invocation."""
+    """The manifests of clusters that a process remembers: most are the same in the next invocation."""
 
     def __init__(self) -> None:
         self._checked: dict[str, dict[tuple[str, str], CheckedManifest]] = {}
@@ -188,7 +188,7 @@ def _suspended(settings: ClusterSettings, reason: str, context: FlowContext) -> 
 
 
 def _suspension(live: LiveManifests, settings: ClusterSettings, context: FlowContext) -> str:
-    """Why nothing is to be launched or disrupted by these manifests; empty if nothing speaks against it."""
+    """Return why nothing is to be launched or disrupted by these manifests; empty if nothing speaks against it."""
     there_are_pools = any(item.kind == _NODE_POOL and not item.is_deleted for item in live.observed)
     if not there_are_pools or any(item.is_deleted for item in live.observed):
         ending = context.cluster.ending_definitions()
@@ -200,7 +200,7 @@ def _suspension(live: LiveManifests, settings: ClusterSettings, context: FlowCon
 
 
 def lease_held(settings: ClusterSettings, context: FlowContext) -> str:
-    """Who holds Karpenter's Lease, or held it within LEASE_MARGIN_S; empty if nobody does. Raises ClusterError."""
+    """Return who holds Karpenter's Lease, or held it within LEASE_MARGIN_S; empty if nobody. Raises ClusterError."""
     namespace, _, name = settings.karpenter_lease.partition("/")
     lease = context.cluster.lease(namespace, name)
     try:

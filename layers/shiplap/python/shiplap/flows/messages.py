@@ -1,4 +1,4 @@
-"""What arrives on the queues, typed. Every message is a hint: it says where to look, never what to do.
+"""Types the messages that arrive on the queues. Each message is a hint: it names where to look, never what to do.
 
 Two shapes come in. Events are EventBridge envelopes (`detail-type`, `detail`). Timers and sweeps are plain bodies,
 because they are put on a queue directly. `docs/events.md` lists both.

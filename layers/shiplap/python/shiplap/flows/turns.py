@@ -67,14 +67,14 @@ class Due(NamedTuple):
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """What a probe showed: whether there is work, and whether the cluster answered in time."""
+    """The result of a probe: whether there is work, and whether the cluster answered in time."""
 
     work: bool = True
     answers: bool = True
 
 
 class TurnTimes:
-    """How long the turns of clusters took in this process.
+    """Remembers how long the turns of clusters took in this process.
 
     A rank is 0 for short turns, 1 for turns below twice that, and one more for each doubling.
     """
@@ -88,7 +88,7 @@ class TurnTimes:
         self._ended_at[cluster][int(max(seconds, 0.0) / SHORT_TURN_S).bit_length()] = now
 
     def knows(self, cluster: str) -> bool:
-        """Whether the cluster has had a turn."""
+        """True if the cluster has had a turn."""
         return cluster in self._ended_at
 
     def rank(self, cluster: str, now: float) -> int:
@@ -117,7 +117,7 @@ class ThreadPerProbe:
 
 
 class Turns(NamedTuple):
-    """How an invocation is divided.
+    """Divides an invocation into turns of clusters.
 
     `deadline` is its end in epoch seconds, `least_s` the shortest turn in seconds. After `begins_until`, epoch seconds,
     no further turn begins. Without `probe`, all are taken for clusters that answer and have work. Without `times`,
@@ -165,7 +165,7 @@ class Turns(NamedTuple):
         return {item.cluster.name: self.times.rank(item.cluster.name, now) for item in due}
 
     def _length_s(self, item: Due, left_s: float, others: int) -> float:
-        """How long a turn may last, given the time that is left and how many clusters wait behind it; in seconds."""
+        """Return how long a turn may last, given the time left and how many clusters wait behind it; in seconds."""
         if others and self.times is not None and not self.times.knows(item.cluster.name):
             return self.least_s
         return max(self.least_s, left_s / (1 + others))
@@ -195,7 +195,7 @@ class _Waiting:
 
     @property
     def number(self) -> int:
-        """How many may still have to be served."""
+        """The number of clusters that may still have to be served."""
         return len(self._ready) + len(self._last) + len(self._probed)
 
     def gather(self) -> None:
@@ -287,7 +287,7 @@ class IdleClusters:
         self._since: dict[str, tuple[int, float]] = {}
 
     def holds(self, cluster: str, context: FlowContext) -> bool:
-        """Whether there are neither claims nor commands. Raises StoreError."""
+        """True if there are neither claims nor commands. Raises StoreError."""
         epoch = context.state.epoch(cluster)  # before the others: what is added meanwhile moves it
         known_epoch, at = self._since.get(cluster, (-1, 0.0))
         if known_epoch == epoch and context.clock.now() < at + FULL_SWEEP_S:
@@ -300,7 +300,7 @@ class IdleClusters:
 
 
 def needs_sweep(settings: ClusterSettings, context: FlowContext, idle: IdleClusters) -> bool:
-    """Whether pods wait, nodes are there or on their way, or are wanted without pods.
+    """True if pods wait, nodes are there or on their way, or nodes are wanted without pods.
 
     Raises:
         ClusterError, StoreError: the cluster or the state cannot be read.
@@ -314,7 +314,7 @@ def needs_sweep(settings: ClusterSettings, context: FlowContext, idle: IdleClust
 
 
 def needs_disruption(settings: ClusterSettings, context: FlowContext, idle: IdleClusters) -> bool:
-    """Whether there are nodes of ours, or commands under way. A cluster without is not asked.
+    """True if there are nodes of ours, or commands under way. Shiplap does not ask a cluster without them.
 
     Raises:
         ClusterError, StoreError: the cluster or the state cannot be read.

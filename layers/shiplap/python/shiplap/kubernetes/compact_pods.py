@@ -116,7 +116,7 @@ def _lean_status(pod: Pod, *, timed: bool) -> PodStatus:
 
 
 def _lean_condition(condition: PodCondition) -> PodCondition | None:
-    """Whether the pod is ready, and why a resize of it waits."""
+    """Return the part of a condition that shows if the pod is ready, or why its resize waits; else None."""
     if condition.type == RESIZE_PENDING:
         return PodCondition(type=condition.type, status=condition.status, reason=condition.reason)
     return PodCondition(type=condition.type, status=condition.status) if condition.type == "Ready" else None
@@ -281,12 +281,12 @@ class PodTable:
         self.changes = 0
 
     def __len__(self) -> int:
-        """How many pods there are."""
+        """Return the number of pods."""
         return len(self._rows)
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes all pods have together, encoded."""
+        """The bytes of all pods together, encoded."""
         shared = (self._shared_specs, self._shared_metadata, self._nodes)
         return self._size_of_rows + sum(values.size_bytes for values in shared)
 

@@ -44,7 +44,7 @@ class Fields:
         return found
 
     def is_set(self, name: str) -> bool:
-        """Whether a field holds more than null, zero, an empty text, list or object."""
+        """True if a field holds more than null, false, zero, an empty text, list or object."""
         raw = self._fields.get(name)
         return raw is not None and bytes(memoryview(raw)[:6]) not in (b"null", b"false", b"0", b'""', b"[]", b"{}")
 

@@ -30,7 +30,7 @@ def claim_name(pool: str, suffix: str) -> str:
 
 
 def claim_name_stem(pool: str, digits: int) -> str:
-    """What stands before a suffix of so many digits in `claim_name`."""
+    """Return the part of `claim_name` before a suffix of so many digits."""
     return pool.replace(".", "-")[: LABEL_VALUE_MAX - digits - 1].rstrip("-") + "-"
 
 
@@ -40,7 +40,7 @@ def namespaced_name(namespace: str, name: str) -> str:
 
 
 def name_of_label(value: str, names: Iterable[str]) -> str:
-    """Which of these names the value of a label stands for; the value itself if none."""
+    """Return the name that the value of a label stands for; the value itself if none of the names fits."""
     if len(value) < LABEL_VALUE_MAX:
         return value
     return next((name for name in names if label_value_of(name) == value), value)

@@ -51,23 +51,23 @@ class PodDisruptionBudget(ApiObject, frozen=True):
         return namespaced_name(self.metadata.namespace, self.metadata.name)
 
     def selects(self, pod: Pod) -> bool:
-        """Whether the budget covers a pod. Raises ValueError for a selector with an unknown operator."""
+        """True if the budget covers a pod. Raises ValueError for a selector with an unknown operator."""
         same = (self.metadata.namespace or "default") == (pod.metadata.namespace or "default")
         return same and matches(self.spec.selector, pod.metadata.labels)
 
 
 def is_ready(pod: Pod) -> bool:
-    """Whether a pod counts as healthy for a budget."""
+    """True if a pod counts as healthy for a budget."""
     return any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions)
 
 
 def is_unhealthy(pod: Pod) -> bool:
-    """Whether a pod reports that it is not ready. A pod from a manifest reports nothing."""
+    """True if a pod reports that it is not ready. A pod from a manifest reports nothing."""
     return _reports_readiness(pod) and not is_ready(pod)
 
 
 def goes_without_budget(pod: Pod) -> bool:
-    """Whether evicting a pod needs no budget: it has not started, has ended or is ending."""
+    """True if evicting a pod needs no budget: the pod has not started, has ended or is ending."""
     return pod.status.phase in _UNGUARDED_PHASES or bool(pod.metadata.deletion_timestamp)
 
 
@@ -107,7 +107,7 @@ def computed_counts(budget: PodDisruptionBudget, number: int, healthy: int) -> P
 
 
 class EvictionRefusal(StrEnum):
-    """Why the eviction API refuses to evict a pod now, in the order in which it looks."""
+    """The reasons why the eviction API refuses to evict a pod now, in the order in which the API checks them."""
 
     SEVERAL = "several budgets cover it, which evictions do not support"
     STALE = "the budget's status is older than its spec"
@@ -123,7 +123,9 @@ def eviction_refusal(
     *,
     unhealthy: bool,
 ) -> EvictionRefusal | None:
-    """Why a pod cannot be evicted now, by the rules of the eviction API (registry/core/pod/storage/eviction.go).
+    """Return why a pod cannot be evicted now, by the rules of the eviction API.
+
+    The rules are in registry/core/pod/storage/eviction.go.
 
     Args:
         pod: the pod.
@@ -153,14 +155,17 @@ def _refusal_by_counts(budget: PodDisruptionBudget, counts: PodDisruptionBudgetS
 
 
 def goes_uncounted(budget: PodDisruptionBudget, counts: PodDisruptionBudgetStatus) -> bool:
-    """Whether pods that are not ready may go and use up nothing: always, or while the budget is met without them."""
+    """True if pods that are not ready may go without using up the budget.
+
+    They may go always, or while the budget is met without them.
+    """
     if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
         return True
     return counts.current_healthy >= counts.desired_healthy > 0
 
 
 def never_evicted(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> bool:
-    """Whether budgets forbid to evict a pod for good: one that never allows any, or more than one at all.
+    """True if budgets forbid to evict a pod for good: a budget that allows no eviction ever, or more than one budget.
 
     The spec decides: a status that allows more is older.
 

@@ -1,4 +1,4 @@
-"""What a pod asks of a node, by the rule kube-scheduler applies to containers, sidecars and init containers.
+"""Computes what a pod requests of a node, by kube-scheduler's rule for containers, sidecars and init containers.
 
 A decision converts every pod of the cluster, so pods without init containers, overhead or a resize skip that work.
 """
@@ -120,7 +120,7 @@ def _held(container: Container, known: Mapping[str, ContainerStatus], pod: PodSt
 
 
 def is_resize_infeasible(status: PodStatus) -> bool:
-    """Whether the kubelet refuses a pod's resize for good; one that it defers may still come."""
+    """True if the kubelet refuses a pod's resize for good; a resize that it defers may still come."""
     for condition in status.conditions:
         if condition.type == RESIZE_PENDING:
             return condition.reason == "Infeasible"

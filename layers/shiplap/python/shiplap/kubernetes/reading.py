@@ -325,7 +325,7 @@ def _drop_unread_annotations(pods: Iterable[Pod]) -> None:
 
 
 def _is_malformed_time(text: str | None) -> bool:
-    """Whether a timestamp is there and cannot be read."""
+    """True if a timestamp is there and cannot be read."""
     if not text:
         return False
     return len(text) > _LONGEST_TIME or _cannot_be_read(text)
@@ -352,7 +352,10 @@ def _problem_of_any(item: Any) -> str:
 
 
 def _times_are_readable(pods: Iterable[Pod]) -> bool:
-    """Whether `_problem_of_pod` finds none in any pod. Pods of a list share most of their times: each is read once."""
+    """True if `_problem_of_pod` finds no problem in any pod.
+
+    Pods of a list share most of their times: each time is read once.
+    """
     times = {
         time
         for pod in pods

@@ -91,7 +91,7 @@ class Scalable(ApiObject, frozen=True):
 
 
 class ScalableName(msgspec.Struct, frozen=True, order=True):
-    """Which workload is meant; `kind` is one of SCALABLE_PLURALS."""
+    """The name of a workload; `kind` is one of SCALABLE_PLURALS."""
 
     namespace: str
     kind: str
@@ -103,12 +103,12 @@ SCALABLE_PLURALS = {"Deployment": "deployments", "ReplicaSet": "replicasets", "S
 
 
 def needs_namespaces(pods: Iterable[Pod]) -> bool:
-    """Whether any pod, bound or pending, selects namespaces by labels other than their names."""
+    """True if any pod, bound or pending, selects namespaces by labels other than their names."""
     return any(pod.spec.affinity is not None and _selects_namespaces(pod) for pod in pods)
 
 
 def selects_by_name_only(selector: LabelSelector) -> bool:
-    """Whether a selector over namespaces asks for nothing but their names, so that it needs no other labels."""
+    """True if a selector over namespaces asks only for their names, so that it needs no other labels."""
     expressions = selector.match_expressions
     return selector.match_labels.keys() <= {NAMESPACE_NAME} and all(item.key == NAMESPACE_NAME for item in expressions)
 
@@ -229,7 +229,7 @@ class CSINodeSpec(ApiObject, frozen=True):
 
 
 class CSINode(ApiObject, frozen=True):
-    """What the CSI drivers on a node have registered; it has the node's name."""
+    """The registration of the CSI drivers on a node; it has the node's name."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
@@ -242,13 +242,13 @@ class LeaseSpec(ApiObject, frozen=True):
 
 
 class Lease(ApiObject, frozen=True):
-    """Who of several processes leads; the leader renews it every few seconds."""
+    """The record of which process leads among several; the leader renews it every few seconds."""
 
     metadata: ObjectIdentity = ObjectIdentity()
     spec: LeaseSpec = LeaseSpec()
 
     def is_fresh(self, now: float, margin_s: float) -> bool:
-        """Whether it was renewed so lately that its holder may still be at work, or a successor about to take over.
+        """True if its last renewal is so recent that its holder may still work, or that a successor may soon take over.
 
         Raises:
             ValueError: its time cannot be read.
@@ -295,12 +295,12 @@ def _claim_name(pod: Pod, volume: Volume) -> str:
 
 
 def is_claim(volume: Volume) -> bool:
-    """Whether a pod's volume stands for a PersistentVolumeClaim, its own or one made for the pod."""
+    """True if a pod's volume stands for a PersistentVolumeClaim, either named by the pod or made for the pod."""
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None
 
 
 def has_claims(pod: Pod) -> bool:
-    """Whether any volume of a pod stands for a PersistentVolumeClaim."""
+    """True if any volume of a pod stands for a PersistentVolumeClaim."""
     for volume in pod.spec.volumes:  # asked of every pod of a cluster: a loop costs half of what any() does
         if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
             return True
@@ -308,7 +308,7 @@ def has_claims(pod: Pod) -> bool:
 
 
 def needs_storage_objects(pods: Iterable[Pod], nodes: Iterable[Node], leaving: Collection[str] = ()) -> bool:
-    """Whether a decision about these pods reads storage objects: one with claims needs a node, or will soon.
+    """True if a decision about these pods reads storage objects: a pod with claims needs a node, or will soon.
 
     Args:
         pods: bound and pending ones.

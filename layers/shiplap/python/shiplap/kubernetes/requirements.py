@@ -60,7 +60,7 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tr
         return self.operator in ("NotIn", "DoesNotExist") and self.at_least is None and self.at_most is None
 
     def has(self, value: str) -> bool:
-        """Whether the label may have this value."""
+        """True if the label may have this value."""
         if (value in self.values) == self.complement:
             return False
         return self._within_bounds(value)
@@ -92,7 +92,7 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tr
         return Requirement(self.key, False, frozenset(v for v in survivors if bounded.has(v)), min_values=min_values)
 
     def intersects(self, other: Requirement) -> bool:
-        """Whether some value satisfies both."""
+        """True if some value satisfies both requirements."""
         if self.at_least is None and self.at_most is None and other.at_least is None and other.at_most is None:
             if self.complement:
                 return other.complement or not other.values <= self.values
@@ -217,7 +217,7 @@ class Requirements(Mapping[str, Requirement]):
         return merged
 
     def conflict(self, incoming: Mapping[str, Requirement], allow_undefined: Collection[str] = ()) -> str | None:
-        """Why a node with these requirements cannot satisfy `incoming`, or None when it can.
+        """Return why a node with these requirements cannot satisfy `incoming`, or None when it can.
 
         A label the node side does not define satisfies only NotIn and DoesNotExist, unless it is in `allow_undefined`.
         """
@@ -230,7 +230,7 @@ class Requirements(Mapping[str, Requirement]):
         return f'label "{key}" does not have known values{hint}'
 
     def compatible(self, incoming: Mapping[str, Requirement], allow_undefined: Collection[str] = ()) -> bool:
-        """Whether `conflict` finds nothing."""
+        """True if `conflict` finds no conflict."""
         return self._conflicting_key(incoming, allow_undefined) is None
 
     def _conflicting_key(self, incoming: Mapping[str, Requirement], allow_undefined: Collection[str]) -> str | None:

@@ -14,7 +14,7 @@ from shiplap.kubernetes.objects import (
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Whether the labels satisfy the selector: no selector matches nothing, an empty one everything.
+    """True if the labels satisfy the selector: no selector matches nothing, an empty selector everything.
 
     Raises:
         ValueError: an operator that selectors do not have.
@@ -61,7 +61,7 @@ def _satisfied(key: str, operator: str, values: Collection[str], labels: Mapping
 
 
 def node_affinity_allows(spec: PodSpec, node: Node) -> bool:
-    """Whether node selector and required node affinity allow the node."""
+    """True if node selector and required node affinity allow the node."""
     labels = node.metadata.labels
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):
         return False
@@ -72,7 +72,7 @@ def node_affinity_allows(spec: PodSpec, node: Node) -> bool:
 
 
 def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
-    """Whether a node satisfies all of a term; an empty term matches no node."""
+    """True if a node satisfies all of a term; an empty term matches no node."""
     if not term.match_expressions and not term.match_fields:
         return False
     return _all_hold(term.match_expressions, node.metadata.labels) and _all_hold(

@@ -21,12 +21,12 @@ _EPHEMERAL = (
 
 
 def is_closed(taints: Iterable[Taint]) -> bool:
-    """Whether a node with these taints is about to go."""
+    """True if a node with these taints is about to go."""
     return any((taint.key, taint.effect) == (DISRUPTED.key, DISRUPTED.effect) for taint in taints)
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration matches one taint."""
+    """True if one toleration matches one taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -39,7 +39,10 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _compares(toleration: Toleration, text: str) -> bool:
-    """Whether a taint's value is above (`Gt`) or below (`Lt`) a toleration's; a text that is no integer is neither."""
+    """True if a taint's value is above (`Gt`) or below (`Lt`) a toleration's value.
+
+    A text that is no integer is neither.
+    """
     limit, value = _int64(toleration.value), _int64(text)
     if limit is None or value is None:
         return False

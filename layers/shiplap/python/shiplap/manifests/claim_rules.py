@@ -1,6 +1,6 @@
-"""Which pods of a cluster are Shiplap's to launch nodes for, while another autoscaler has the others.
+"""Selects the pods of a cluster that Shiplap launches nodes for, while another autoscaler has the other pods.
 
-A rule is written in shiplap.yaml or in a file of its own. Without any rule every pod is claimed.
+A rule stands in shiplap.yaml or in a file of its own. Without any rule, Shiplap claims every pod.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ClaimRule(_Part, frozen=True):
     tolerates: str = ""
 
     def claims(self, pod: Pod) -> bool:
-        """Whether this rule claims the pod."""
+        """True if this rule claims the pod."""
         if self.namespaces:
             namespace = pod.metadata.namespace or "default"
             if not any(fnmatchcase(namespace, pattern) for pattern in self.namespaces):
@@ -98,5 +98,5 @@ def rule_problems(rules: Sequence[ClaimRule]) -> Iterator[tuple[tuple[str | int,
 
 
 def is_claimed(pod: Pod, rules: Sequence[ClaimRule]) -> bool:
-    """Whether a pod is Shiplap's: some rule claims it, or there is none."""
+    """True if a pod is Shiplap's: some rule claims the pod, or there is no rule."""
     return not rules or any(rule.claims(pod) for rule in rules)

@@ -32,7 +32,7 @@ _ALSO_ALLOWED: dict[type, frozenset[str]] = {
 
 
 class Constraint(msgspec.Struct, frozen=True):
-    """What an API server demands of a field beyond its type.
+    """One demand of an API server on a field beyond its type.
 
     `pattern` is looked for in a text and brings its own anchors; `form` says it in words. `least` and `most` bound a
     number, `shortest` and `longest` the characters of a text, `fewest` and `most_entries` a list or a map. `required`
@@ -52,7 +52,7 @@ class Constraint(msgspec.Struct, frozen=True):
     required: bool = False
 
     def problems(self, value: Any) -> Iterator[str]:
-        """Why a value of the right type does not satisfy it."""
+        """Yield the reasons why a value of the right type does not satisfy the constraint."""
         if isinstance(value, str):
             yield from self._of_text(value)
         elif isinstance(value, list | dict):

@@ -392,7 +392,7 @@ SECTIONS = ("kubeReserved", "systemReserved", "evictionHard", "evictionSoft")
 
 
 def is_expression(text: object) -> bool:
-    """Whether a value is neither a quantity nor a percentage. A percentage is read where it may stand."""
+    """True if a text is neither a quantity nor a percentage. The code that allows a percentage reads it."""
     if not isinstance(text, str) or text.endswith("%"):
         return False
     try:

@@ -108,7 +108,7 @@ class PreferredSpot(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
 
 
 class ClaimPlan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a decision planned for one node; a launch narrows `labels` and `allocatable` to what was bought.
+    """The plan of a decision for one node; a launch narrows `labels` and `allocatable` to the instance that it bought.
 
     These are the fields of PlannedClaim that outlive the decision, and a few that are known of a record only. Resources
     are canonical. `instance_types` is the launch list, cheapest first; `relies_on_estimate` are those of it whose
@@ -143,7 +143,7 @@ class ClaimPlan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LaunchRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who may launch the instance, and with which request.
+    """The request that launches the instance, and the invocation that may send it.
 
     `token` makes the launch idempotent; claims that share it are launched by one request for `together` instances.
     `requested_from` is what every request of the token asks for: `spot`, `on-demand` or the id of a reservation; empty
@@ -228,23 +228,23 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_standalone(self) -> bool:
-        """Whether a user wrote its NodeClaim object. It belongs to no NodePool."""
+        """True if a user wrote the claim's NodeClaim object. Such a claim belongs to no NodePool."""
         return bool(self.plan.object_uid)
 
     @property
     def is_replacement(self) -> bool:
-        """Whether it was planned for a disruption command: its cause is a hint as `claim_events.disruption_hint`."""
+        """True if it is planned for a disruption command: its cause is a hint as `claim_events.disruption_hint`."""
         hint = self.cause.event_id
         return hint.startswith(f"{self.cluster}/") and hint.endswith("/disruption")
 
     @property
     def is_metered(self) -> bool:
-        """Whether the ledger has to know when its instance ended."""
+        """True if the ledger has to know when the claim's instance ended."""
         return self.most_hourly > 0 and self.instance is not None
 
     @property
     def newer(self) -> bool:
-        """Whether a newer release wrote it in a form that this one must not touch, see `SCHEMA`."""
+        """True if a newer release wrote the claim in a form that this release must not touch, see `SCHEMA`."""
         return self.schema > SCHEMA
 
 

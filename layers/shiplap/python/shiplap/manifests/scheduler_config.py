@@ -71,7 +71,7 @@ class PodTopologySpread(_Part, frozen=True):
         )
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """What kube-scheduler would refuse at its start: where, and why."""
+        """Yield the path and the reason of each setting that kube-scheduler would refuse at its start."""
         if self.defaulting_type not in ("List", "System"):
             yield ("defaultingType",), f"must be List or System, is {self.defaulting_type!r}"
         if self.defaulting_type == "System" and self.default_constraints:

@@ -119,7 +119,7 @@ _OF_NODE_CLASS: dict[str, Callable[[str], str | None]] = {
 
 
 def node_class_problems(annotations: Mapping[str, str], path: Path) -> Iterator[Problem]:
-    """What is wrong with the annotations of an EC2NodeClass that belong to Shiplap."""
+    """Yield the problems of an EC2NodeClass's annotations that belong to Shiplap."""
     for key, value in annotations.items():
         if key.startswith(PREFIX):
             special = key.startswith(VM_MEMORY_OVERHEAD_PERCENT + ".")
@@ -131,7 +131,7 @@ def node_class_problems(annotations: Mapping[str, str], path: Path) -> Iterator[
 
 
 def node_pool_problems(annotations: Mapping[str, str], path: Path) -> Iterator[Problem]:
-    """What is wrong with the annotations of a NodePool that belong to Shiplap."""
+    """Yield the problems of a NodePool's annotations that belong to Shiplap."""
     for key, value in annotations.items():
         if key.startswith(PREFIX):
             if key not in _OF_NODE_POOL:
@@ -141,7 +141,7 @@ def node_pool_problems(annotations: Mapping[str, str], path: Path) -> Iterator[P
 
 
 def node_pool_problem(key: str, value: str) -> str | None:
-    """What is wrong with the value of one of the annotations that a NodePool may have."""
+    """Return what is wrong with the value of an annotation that a NodePool may have; None if nothing is."""
     return _OF_NODE_POOL[key](value)
 
 
@@ -188,7 +188,7 @@ class PriceRules(msgspec.Struct, frozen=True):
 
     @property
     def changes_types(self) -> bool:
-        """Whether the pool sees other prices, or fewer offerings, than its EC2NodeClass has."""
+        """True if the pool sees other prices, or fewer offerings, than its EC2NodeClass has."""
         ceilings = (self.max_node_price, self.max_vcpu_price)
         return bool(self.on_demand_discount or self.spot_discount) or any(price is not None for price in ceilings)
 

@@ -89,7 +89,10 @@ def _spec_hash(encoded: bytes, family: str) -> str:
 
 
 def differ(remembered: str, wanted: str) -> bool:
-    """Whether two hashes of one version mean different nodes; a part that only one of them has is no difference."""
+    """True if two hashes of one version mean different nodes.
+
+    A hash of the cluster's CA that only one side has is no difference.
+    """
     spec, _, ca = remembered.partition(".")
     wanted_spec, _, wanted_ca = wanted.partition(".")
     return spec != wanted_spec or bool(ca and wanted_ca and ca != wanted_ca)

@@ -34,24 +34,24 @@ class Tier(msgspec.Struct, frozen=True):
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    """What one requirement comes to in one tier; no requirement restricts nothing."""
+    """The form that one requirement takes in one tier; None as requirement restricts nothing."""
 
     requirement: Requirement | None
     text: str
 
 
 def is_glob(value: str) -> bool:
-    """Whether a value stands for others; `*` is not a character of label values."""
+    """True if a value is a pattern for other values; `*` is not a character of label values."""
     return "*" in value
 
 
 def is_tiered(spec: RequirementSpec) -> bool:
-    """Whether the values are an order of preference."""
+    """True if the values are an order of preference."""
     return spec.operator == "In" and CATCH_ALL in spec.values
 
 
 def problem_of(spec: RequirementSpec) -> str | None:
-    """What is wrong with the globs of a requirement, or None."""
+    """Return what is wrong with the globs of a requirement, or None."""
     globs = [value for value in spec.values if is_glob(value)]
     if not globs:
         return None
@@ -63,7 +63,7 @@ def problem_of(spec: RequirementSpec) -> str | None:
 
 
 def allows(spec: RequirementSpec, value: str) -> bool:
-    """Whether a valid requirement allows a value of its label; a glob allows what it stands for."""
+    """True if a valid requirement allows a value of its label; a glob allows every value that it matches."""
     if spec.operator == "In":
         return any(_pattern(written).fullmatch(value) for written in spec.values)
     return requirement(spec.key, spec.operator, spec.values).has(value)

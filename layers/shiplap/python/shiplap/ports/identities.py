@@ -33,7 +33,7 @@ class NodeIdentities(Protocol):
 
 
 class KeptIdentityStore(Protocol):
-    """What was kept at the last look, in the bucket."""
+    """Stores the identities kept at the last look, in the bucket."""
 
     def load(self) -> KeptIdentities:
         """Empty before the first look. Raises StoreError."""

@@ -75,7 +75,7 @@ def read_command(stored: str) -> DisruptionCommand:
 
 
 def can_be_stored(claim: NodeClaim) -> bool:
-    """Whether a claim is small enough to be written."""
+    """True if a claim is small enough to be written."""
     return len(written_claim(claim)) <= CLAIM_BYTES
 
 
@@ -124,7 +124,7 @@ class UnavailableOffering(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, failures=max(self.failures - 1, 0))
 
     def is_recovering(self, now: float) -> bool:
-        """Whether the back-off is over and its failures still count."""
+        """True if the back-off is over and its failures still count."""
         return self.until <= now < remembered_until(self.failures, self.until) and self.failures > 0
 
 
@@ -379,7 +379,7 @@ class StateStore(Protocol):
         ...
 
     def frozen_at(self) -> float:
-        """When all launches were frozen, epoch seconds; 0 if they are not."""
+        """Return when all launches were frozen, epoch seconds; 0 if they are not."""
         ...
 
 

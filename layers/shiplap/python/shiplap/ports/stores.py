@@ -142,7 +142,7 @@ class MemoryStore(Protocol):
 
 
 class SleepStore(Protocol):
-    """What is remembered of each cluster's sleep, in table `state`."""
+    """Stores the notes of each cluster's sleep, in table `state`."""
 
     def read(self, cluster: str) -> SleepNotes:
         """Read everything, consistently; empty notes if there are none. Raises StoreError."""

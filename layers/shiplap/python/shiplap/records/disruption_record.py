@@ -96,7 +96,7 @@ _HEADLINE = msgspec.msgpack.Decoder(_Headline)
 
 
 def is_disruption(record_id: str) -> bool:
-    """Whether an id is that of a decision to disrupt."""
+    """True if an id is that of a decision to disrupt."""
     return f"-{MARK}" in record_id.rpartition("/")[2]
 
 

@@ -22,7 +22,7 @@ from shiplap.scheduling.model.snapshot import PolicyInput, Snapshot
 
 
 class SchedulingRecord(msgspec.Struct, frozen=True):
-    """What was looked at and what was concluded."""
+    """The snapshot that a scheduling decision looked at, and the plan that it made."""
 
     snapshot: Snapshot
     plan: Plan

@@ -218,10 +218,10 @@ def solve(snapshot: Snapshot) -> tuple[CompiledSnapshot, Packing]:
 
 
 def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
-    """Where the pods of a compiled snapshot go.
+    """Place the pods of a compiled snapshot.
 
-    Where nodes for other pods turn out to be domains of a spread, pods are placed again, and the spread reckons with
-    these domains from the beginning.
+    Where nodes for other pods turn out to be domains of a spread, the planner places the pods again, and
+    the spread counts these domains from the beginning.
     """
     packing = _pack_within_limits(snapshot, compiled)
     for _ in range(_MOST_LATE_DOMAINS):
@@ -233,7 +233,7 @@ def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
 
 
 def _pack_within_limits(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
-    """Where the pods go: largest first; by priority only if that places more important pods.
+    """Place the pods: the largest first; by priority only if that places more important pods.
 
     Limits of a NodePool count while pods are placed only if its nodes in the plan without them do not fit into them.
     So among several ways to place pods none is chosen for a limit that has room for the best.
@@ -302,8 +302,9 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
 def _with_fewer_left_out(
     snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[PodClass], known: Packing
 ) -> Packing:
-    """What leaves out the fewest pods of a small batch, the important ones first, of what is known and other orders.
+    """Return the packing that leaves out the fewest pods of a small batch, of `known` and other orders.
 
+    Important pods count first.
     Which pod opens a node decides how much of a limit is left to the others, and where pods that require each other
     start decides how many of them have room there. Each pod goes where it adds least to the price, or, where nodes are
     what is limited, onto an open node while there is room. Preferences go first that cost a pod its place. At last pods
@@ -356,7 +357,7 @@ def _orders(plannable: Iterable[PodClass]) -> list[list[PodClass]]:
 
 
 def _free_last(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[PodClass], known: Packing) -> Packing:
-    """What placing pods that no constraint concerns after all others gives, if it costs less than what is known."""
+    """Return a plan that places pods without constraints last, if it costs less than `known`, else `known`."""
     if not known.has_free:
         return known
     other = _pack_once(snapshot, compiled, plannable, bulk=Effort.of(0.0), free_last=True)
@@ -414,7 +415,7 @@ def _placed(packing: Packing, pod_class: PodClass) -> int:
 
 
 def _ranks(packing: Packing, classes: Sequence[PodClass]) -> list[int]:
-    """How many pods are placed of each priority, the highest first."""
+    """Return how many pods are placed of each priority, the highest first."""
     counts = Counter[int]()
     for pod_class in classes:
         counts[pod_class.priority] += _placed(packing, pod_class)

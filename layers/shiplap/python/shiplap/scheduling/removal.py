@@ -116,7 +116,7 @@ class Removals:
         self._closed |= frozenset(nodes)
 
     def can_follow(self, packing: Packing) -> bool:
-        """Whether the next question can be asked as if this answer had come true: see `follow`."""
+        """True if the next question can be asked as if this answer had come true: see `follow`."""
         if self._limited or packing.counts.terms.all:
             return False
         return not any(has_claims(pod) or classes.host_ports(pod.spec) for pod in _pods_of(packing))
@@ -154,14 +154,17 @@ class Removals:
         return dict(zip((node.name for node in nodes), values.tolist(), strict=True))
 
     def _moving_load(self, node: str) -> Ints:
-        """What the pods of a node [resources] that no DaemonSet owns ask for."""
+        """Return the requests [resources] of the pods of a node that no DaemonSet owns."""
         load, axis = self._snapshot.view.of_pods(loads_by_node).get(node, NO_LOAD), self._base.axis
         daemons = axis.matrix(load.daemons).sum(axis=0)
         moving: Ints = np.maximum(axis.vector(load.requests) - daemons, 0)
         return moving
 
     def _for_sale(self) -> tuple[Floats, Floats]:
-        """What new nodes offer to pods [rows, resources], and their prices; reservations are few and cost nothing."""
+        """Return what new nodes offer to pods [rows, resources], and their prices.
+
+        Reservations are few and cost nothing.
+        """
         net, price = [np.zeros((0, len(self._base.axis)))], [np.zeros(0)]
         for template in self._base.templates:
             each = template.row_prices

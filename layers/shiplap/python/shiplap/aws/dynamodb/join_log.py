@@ -1,6 +1,6 @@
-"""How nodes have joined, in table `state`: an item per NodePool and one per AMI, rewritten under a version.
+"""Stores how nodes have joined, in table `state`: an item per NodePool and one per AMI, rewritten under a version.
 
-They have a partition of their own: decisions read them once per invocation that launches, and no more.
+The items have a partition of their own: decisions read them once per invocation that launches, and no more.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ class DynamoAccount:
         raise StoreThrottled(f"{failure.instance_type} is being marked by too many at once")
 
     def _replace(self, marked: UnavailableOffering, known: UnavailableOffering | None) -> bool:
-        """Whether the known item was still current, and has been replaced."""
+        """Replace the known item if it is still current. True if the item was replaced."""
         item = _offering_item(marked)
         if known is None:
             return put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])

@@ -1,6 +1,6 @@
-"""What is remembered of sleep, in table `state`: an item that the functions rewrite, and one that a person writes.
+"""Stores the notes on sleep, in table `state`: an item that the functions rewrite, and one that a person writes.
 
-They have a partition of their own, which is read only while a window is open.
+The items have a partition of their own, which the functions read only while a window is open.
 """
 
 from __future__ import annotations

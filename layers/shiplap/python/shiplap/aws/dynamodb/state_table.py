@@ -268,7 +268,7 @@ class DynamoState:
         return tuple(claim for claim in self._claims(cluster, "") if claim.state is not ClaimState.GONE)
 
     def _claims(self, cluster: str, stage: str) -> tuple[NodeClaim, ...]:
-        """Those in the stage index whose key there begins with `stage`, sorted by name."""
+        """Return the claims in the stage index whose key there begins with `stage`, sorted by name."""
         partitions = [_partition_key(cluster, shard) for shard in range(SHARDS)]
         return tuple(sorted(self._read.read(partitions, stage), key=_name))
 
@@ -429,7 +429,10 @@ def _explain_moves(error: ClientError, moves: Sequence[Move]) -> None:
 
 
 def _cancellations(error: ClientError) -> list[str]:
-    """Why each action of a cancelled transaction was not done; `None` for those that only went down with others."""
+    """Return why DynamoDB did not do each action of a cancelled transaction.
+
+    The text `None` stands for an action that failed only because other actions did.
+    """
     reasons: Any = error.response.get("CancellationReasons", [])
     return [reason.get("Code", "None") for reason in reasons]
 

@@ -139,7 +139,7 @@ class Ec2Compute:
 
     @readable
     def dry_run(self, request: FleetRequest) -> NodeClassProblem | None:
-        """Why EC2 would not launch what is requested: dry runs, and the launch template is made.
+        """Return why EC2 would not launch the request, or None. Sends dry runs, and makes the launch template.
 
         Raises:
             NodeClassNotReady: user data or volumes cannot be made of what is written.
@@ -224,7 +224,7 @@ class Ec2Compute:
         raise AwsError(f"fleet {fleet_id} of launch {request.token} shows neither instances nor errors")
 
     def _refused(self, request: FleetRequest, configs: FleetConfigs, error: ClientError) -> FleetResult:
-        """What a refusal of the whole fleet means: another offering may do, or an error."""
+        """Return the result of a refusal of the whole fleet where another offering may do; else raise an error."""
         code = code_of(error)
         if code in (TOKEN_REUSED, TOKEN_SPENT):
             found = self.launched(request.claim.cluster, request.token)
@@ -261,7 +261,7 @@ class Ec2Compute:
         return tuple(sorted(ours, key=lambda instance: (instance.launched_at, instance.id)))
 
     def other_installs(self, cluster: str) -> dict[str, int]:
-        """How many instances of the cluster other installs have, by their names, as `instances` saw it last."""
+        """Return the number of instances of the cluster by name of other install, as `instances` saw it last."""
         return self._neighbours.get(cluster, {})
 
     @readable
@@ -288,7 +288,7 @@ class Ec2Compute:
 
     @readable
     def ended(self, cluster: str, instance_id: str) -> OfferingFailure | None:
-        """Why an instance of a claim has ended, or is ending; None while it runs, or when EC2 shows it no more.
+        """Return why an instance of a claim has ended, or is ending; None while it runs, or when EC2 shows it no more.
 
         EC2 takes the tags off an instance that has ended, so that one without tags counts as the claim's.
 
@@ -404,7 +404,7 @@ _ALWAYS_RESERVED = ("capacity-block", "interruptible-capacity-reservation")
 
 
 def _capacity_type(seen: InstanceTypeDef) -> str:
-    """How an instance is paid for now: one whose reservation has ended goes on as on-demand."""
+    """Return the capacity type that an instance has now: one whose reservation has ended goes on as on-demand."""
     if seen.get("CapacityReservationId") or seen.get("InstanceLifecycle") in _ALWAYS_RESERVED:
         return labels.RESERVED
     return labels.SPOT if seen.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND

@@ -153,7 +153,10 @@ def launch_tags(request: FleetRequest, install: str) -> dict[str, str]:
 
 
 def _target(request: FleetRequest, configs: FleetConfigs) -> str:
-    """What the fleet is to buy. An ordinary reservation is on-demand capacity that the launch template aims at."""
+    """Return the capacity type that the fleet is to buy.
+
+    An ordinary reservation is on-demand capacity that the launch template aims at.
+    """
     if request.capacity_type != labels.RESERVED:
         return request.capacity_type
     chosen = {override.reservation for override in _all_overrides(configs)}
@@ -227,7 +230,7 @@ def instances_of(
 
 
 def failures_of(request: FleetRequest, configs: FleetConfigs, answer: FleetAnswer) -> tuple[OfferingFailure, ...]:
-    """Why offerings were refused, one failure per offering and code, sorted."""
+    """Return why EC2 refused offerings, one failure per offering and code, sorted."""
     subnets = subnet_ids(request)
     failures: dict[tuple[str, str, str], OfferingFailure] = {}
     for error in answer.get("Errors", ()):
@@ -269,7 +272,7 @@ def all_failed(
 
 
 def template_is_gone(answer: CreateFleetResultTypeDef) -> bool:
-    """Whether a fleet gave nothing because a launch template was deleted."""
+    """True if a fleet gave nothing because a launch template was deleted."""
     codes = {error.get("ErrorCode", "") for error in answer.get("Errors", ())}
     return not answer.get("Instances") and bool(codes) and codes <= set(TEMPLATE_GONE)
 
@@ -293,9 +296,9 @@ def first_answer(
     install: str = "",
     fleet_id: str = "",
 ) -> FleetResult | None:
-    """What the fleets of a launch gave, but for instances that have ended since; None while that is not certain.
+    """Return what the fleets of a launch gave, but for instances that have ended since; None while that is not certain.
 
-    None, too, when EC2 refuses to tell: then its instances are looked for by tag for as long as they may be hidden.
+    None, too, when EC2 refuses the request: then Shiplap looks for its instances by tag while they may be hidden.
     With the id of its fleet, the fleet need not be found by tag.
     """
     token = request.token

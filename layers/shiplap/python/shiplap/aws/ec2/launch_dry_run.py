@@ -44,7 +44,7 @@ _MOST_SUBNETS = 3
 def dry_run_launch(
     ec2: EC2Client, templates: LaunchTemplates, request: FleetRequest, install: str
 ) -> NodeClassProblem | None:
-    """Why EC2 would not launch what is requested; None when it would, or when that is not about permissions.
+    """Return why EC2 would not launch the request; None when it would, or when the refusal is not about permissions.
 
     Raises:
         NodeClassNotReady: user data or volumes cannot be made of what is written.
@@ -117,9 +117,9 @@ def _instance(
 
 
 def _refusal(action: str, ask: Callable[[], object]) -> str:
-    """What EC2 has against a request, as far as it is about permissions or the instance profile; else empty.
+    """Return EC2's refusal of a request if it is about permissions or the instance profile; else empty.
 
-    What else it may have against it, such as missing capacity, a launch finds out and gets around.
+    A launch finds any other refusal, such as missing capacity, and gets around it.
     """
     try:
         ask()

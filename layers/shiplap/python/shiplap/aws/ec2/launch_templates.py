@@ -355,7 +355,7 @@ def _market(reservation: CapacityReservation) -> str:
 def _tag_specifications(
     request: FleetRequest, own_tags: dict[str, str]
 ) -> list[LaunchTemplateTagSpecificationRequestTypeDef]:
-    """What CreateFleet cannot tag itself: network interfaces and spot requests."""
+    """Return the tags for resources that CreateFleet cannot tag itself: network interfaces and spot requests."""
     written = tags.written(own_tags)
     specifications: list[LaunchTemplateTagSpecificationRequestTypeDef] = [
         {"ResourceType": "network-interface", "Tags": written}

@@ -236,7 +236,7 @@ class _Paced:
 
 
 def _asked_for(action: str, parameters: Mapping[str, Any]) -> int:
-    """How many instances a request launches or ends."""
+    """Return the number of instances that a request launches or ends."""
     if parameters.get("DryRun"):
         return 0
     if action == "create_fleet":

@@ -89,7 +89,7 @@ class AwsCommitments:
         return "" if plan.get("currency", "USD") == "USD" else f"it is in {plan['currency']}"
 
     def _rates(self, plan: str) -> dict[str, int]:
-        """What an hour of each type takes of a plan, micro-dollars."""
+        """Return the micro-dollars that an hour of each type takes of a plan."""
         wanted = {**_RATE_FILTERS, "region": self._region}
         filters = [{"name": name, "values": [value]} for name, value in sorted(wanted.items())]
         rates: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Which SSM parameters an AMI alias stands for, and what an instance type must be to run each variant."""
+"""Maps an AMI alias to its SSM parameters, each with the requirements on an instance type that runs the variant."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ _Selected = TypeVar("_Selected", Subnet, SecurityGroup, CapacityReservation, Pla
 def _bounded(
     selected: Sequence[_Selected] | None, allowed: Sequence[str], condition: str, problems: list[NodeClassProblem]
 ) -> tuple[_Selected, ...]:
-    """What a selector matches, none of it if there is anything among it that the cluster may not use."""
+    """Return the resources that a selector matches; none if the cluster may not use one of the matched resources."""
     matched = tuple(selected or ())
     refused = outside([each.id for each in matched], allowed)
     if not refused:

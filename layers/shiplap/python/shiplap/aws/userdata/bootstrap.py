@@ -73,9 +73,10 @@ def bootstrap_of_claim(
     kubelet_values: FormulaValues = (),
     ami: str = "",
 ) -> Bootstrap:
-    """What nodes of a claim's pool need. It says nothing of the single claim, so that claims share launch templates.
+    """Return the bootstrap that nodes of a claim's pool need.
 
-    `kubelet_values` take the places of expressions in the kubelet settings; `ami` is the id of what they boot.
+    It holds nothing of the single claim, so that claims share launch templates.
+    `kubelet_values` take the places of expressions in the kubelet settings; `ami` is the id of the image they boot.
 
     Labels that follow from the instance type and its place are left to the registration: they differ between claims.
     """

@@ -156,7 +156,7 @@ def _mount(release: str) -> dict[str, Any]:
 
 
 def binds_by_itself(release: str) -> bool:
-    """Whether a release such as `1.46.0`, `v1.46.0-abc` or `latest` needs no list of directories."""
+    """True if a release such as `1.46.0`, `v1.46.0-abc` or `latest` needs no list of directories."""
     if release == "latest":
         return True
     match = re.match(r"v?(\d+)\.(\d+)\.(\d+)", release)

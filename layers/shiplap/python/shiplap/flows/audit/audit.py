@@ -75,7 +75,7 @@ class RecentPods:
         self._told: dict[tuple[str, ...], float] = {}
 
     def __contains__(self, key: tuple[str, ...]) -> bool:
-        """Whether this was told and is not forgotten yet."""
+        """True if the key was passed on and is not forgotten yet."""
         return key in self._told
 
     def forget(self, now: float) -> None:
@@ -117,7 +117,7 @@ class _ResponseStatus(msgspec.Struct, frozen=True):
 
 
 class _Record(msgspec.Struct, frozen=True, rename="camel"):
-    """What is read of an audit.k8s.io/v1 Event."""
+    """The fields that are read of an audit.k8s.io/v1 Event."""
 
     kind: str
     stage: str = ""
@@ -230,7 +230,7 @@ def unscheduled_pod_in(line: msgspec.Raw, rules: Sequence[ClaimRule] = ()) -> Un
 
 
 def _is_of_a_pods_status(record: _Record) -> bool:
-    """Whether this is the end of a write to a pod's status that was accepted, by anybody but a kubelet."""
+    """True if this is the end of a write to a pod's status that was accepted, by anybody but a kubelet."""
     about = record.object_ref
     return (
         record.kind == "Event"

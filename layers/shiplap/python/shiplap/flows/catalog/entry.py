@@ -38,7 +38,7 @@ SWEEPING_S = 10.0
 
 
 def handle(event: Mapping[str, Any], context: InvocationContext, install: FunctionInstall) -> dict[str, int]:
-    """How many types each region has.
+    """Return how many types each region has.
 
     An event `{"kind": "inspect"}` asks for the inspection alone, with the catalogue as it is. Each region is tried, and
     the clusters of those that have a catalogue are inspected, before the first error ends the invocation.

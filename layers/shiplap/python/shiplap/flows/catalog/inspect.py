@@ -93,8 +93,9 @@ def due_classes(settings: ClusterSettings, before: ClusterStatus | None, since: 
 
 
 def waits_since(settings: ClusterSettings, before: ClusterStatus | None) -> tuple[float, float]:
-    """When the EC2NodeClass was inspected that is to be first, and when the last one was; epoch seconds, 0 for never.
+    """Return when the EC2NodeClass that is to be first was inspected, and when the last one was.
 
+    Both are epoch seconds, 0 for never.
     Clusters that have never had a turn come before those whose turn was too short.
     """
     known = _as_written(settings, before)
@@ -105,7 +106,7 @@ def waits_since(settings: ClusterSettings, before: ClusterStatus | None) -> tupl
 
 
 def is_silent(status: NodeClassStatus) -> bool:
-    """Whether AWS told nothing of an EC2NodeClass in time."""
+    """True if AWS did not answer about an EC2NodeClass in time."""
     return status.ready.reason == NO_ANSWER
 
 
@@ -181,7 +182,7 @@ def _status(
 def _types(
     settings: ClusterSettings, node_class: EC2NodeClass, found: ResolvedNodeClass, catalog: Catalog
 ) -> tuple[tuple[InstanceType, ...], list[NodeClassProblem]]:
-    """What the EC2NodeClass can launch, or why its kubelet settings cannot be read or worked out."""
+    """Return the types that the EC2NodeClass can launch, or why its kubelet settings cannot be read or worked out."""
     if problem := _kubelet_problem(node_class):
         return (), [problem]
     try:

@@ -91,7 +91,7 @@ def _inspections(
 
 
 def _fell_silent(status: ClusterStatus | None, since: float) -> bool:
-    """Whether AWS has told nothing of an EC2NodeClass since a moment."""
+    """True if AWS has left an EC2NodeClass without an answer since a moment."""
     classes = status.node_classes if status is not None else ()
     return any(is_silent(item) and item.checked_at >= since for item in classes)
 

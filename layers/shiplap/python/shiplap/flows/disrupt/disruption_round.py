@@ -60,7 +60,7 @@ CLOSED_S = 5.0
 
 
 class DisruptionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one invocation did, by the names of commands; `proposed` counts what awaits a second look."""
+    """The result of one invocation, by the names of commands; `proposed` counts what awaits a second look."""
 
     begun: tuple[str, ...] = ()
     done: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ class LastDecisions:
 
 
 def handle(event: Mapping[str, Any], context: InvocationContext, install: FunctionInstall) -> dict[str, int]:
-    """How many commands were begun, done and undone.
+    """Return how many commands were begun, done and undone.
 
     `{}` is for all clusters that the function serves; `{"cluster": name}`, and an event of the bus with such a detail,
     for one.

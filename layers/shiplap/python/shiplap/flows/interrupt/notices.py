@@ -1,6 +1,6 @@
-"""What AWS says about instances that are about to go or have gone, typed.
+"""Reads AWS's notices about instances that are about to go or have gone, typed.
 
-These events come from the account's default bus and tell of every instance in the Region: they name no cluster, and
+These events come from the account's default bus and concern every instance in the Region: they name no cluster, and
 most are not about ours. What is not known, or says nothing that matters here, is a notice about no instance at all.
 """
 
@@ -17,8 +17,9 @@ from shiplap.kubernetes.timestamps import epoch, epoch_of
 
 
 class NoticeKind(StrEnum):
-    """What happens to an instance. Stopped and terminated have happened, the others leave it some time.
+    """The kind of event that happens to an instance.
 
+    Stopped and terminated have happened, the other kinds leave it some time.
     Nobody sends word of an impaired instance, of an unhealthy or incomplete node, or in time of a capacity block that
     ends: they are found by looking. So is that a user has deleted the NodeClaim or Node object.
     """

@@ -62,7 +62,7 @@ def adopt(settings: ClusterSettings, instance: Instance, node: Node, context: Fl
 
 
 def claim_of(settings: ClusterSettings, instance: Instance, node: Node, now: float) -> NodeClaim | None:
-    """What the claim of a registered node said, as far as its instance and Node tell; None where they do not."""
+    """Rebuild the claim of a registered node, as far as its instance and Node show it; None where they do not."""
     marks = node.metadata.labels
     name = marks.get(labels.NODE_CLAIM, "") or instance.claim
     pool_name = marks.get(labels.NODE_POOL, "")

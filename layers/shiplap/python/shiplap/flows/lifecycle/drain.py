@@ -55,7 +55,7 @@ _GRACE_S = 30
 
 
 def must_leave(pod: Pod, now: float) -> bool:
-    """Whether a node is not empty while it holds this pod: it can be evicted, would be missed, and will end."""
+    """True if a node is not empty while it holds this pod: it can be evicted, would be missed, and will end."""
     if ends_with_its_node(pod):
         return False
     deleted = pod.metadata.deletion_timestamp
@@ -103,7 +103,7 @@ def may_leave(
 
 
 def overstays(pod: Pod, deadline_at: float) -> bool:
-    """Whether a pod that is ending has been given more time than its node has."""
+    """True if a pod that is ending has more time than its node has."""
     deleted = pod.metadata.deletion_timestamp
     return bool(deadline_at and deleted and epoch(deleted) > deadline_at)
 
@@ -130,7 +130,7 @@ _MOVED_ON = (404, 409)
 
 
 class Drains:
-    """What the rounds of one invocation share: what is known of all claims, and how much may still be evicted."""
+    """The data that the rounds of one invocation share: all known claims, and how much may still be evicted."""
 
     def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
         self._settings, self._context = settings, context
@@ -172,7 +172,10 @@ class Drains:
         return ROUND_S * max(1, -(-under_way // NODES_PER_ROUND))
 
     def stays_after_all(self, claim: NodeClaim, node: Node) -> str:
-        """Why a node that leaves for a reason of a policy stays after all, or nothing. What cannot be read keeps it."""
+        """Return why a node that leaves for a policy's reason stays after all, or nothing.
+
+        Input that cannot be read keeps the node.
+        """
         if claim.failure not in OF_POLICIES:
             return ""
         pods = self._context.cluster.pods_on(node.metadata.name)
@@ -183,7 +186,7 @@ class Drains:
         return ActivePolicies.of(self._settings, self._context)
 
     def may_evict(self, claim: NodeClaim, pod: Pod) -> bool:
-        """Whether to ask for a pod's eviction in this invocation: always under a deadline.
+        """True if this invocation may ask for a pod's eviction: always under a deadline.
 
         Where a budget has refused a pod, it refuses those like it: asked for again and again, they would leave no
         eviction for the pods of other workloads.
@@ -255,7 +258,7 @@ def drain(
 
 
 def _holds_volumes(node: Node, staying: Sequence[Pod], claim: NodeClaim, drains: Drains, context: FlowContext) -> bool:
-    """Whether volumes of pods that have left are still attached; a kubelet that is silent detaches none."""
+    """True if volumes of pods that have left are still attached; a kubelet that is silent detaches none."""
     if not is_ready(node):
         return False
     left = drains.attached_to(node, staying)
@@ -288,7 +291,7 @@ def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, context: F
 
 
 def is_cordoned(node: Node) -> bool:
-    """Whether the node carries the taint that keeps new pods off it."""
+    """True if the node carries the taint that keeps new pods off it."""
     return is_closed(node.spec.taints)
 
 

@@ -75,12 +75,12 @@ def terminate_claims(claims: Sequence[NodeClaim], context: FlowContext) -> tuple
 
 
 def never_joined(claim: NodeClaim) -> bool:
-    """Whether a Terminating claim's instance ended by itself before it became a node."""
+    """True if a Terminating claim's instance ended by itself before it became a node."""
     return not claim.node_name and claim.failure in (NoticeKind.STOPPED, NoticeKind.TERMINATED)
 
 
 def why_ended(claim: NodeClaim, context: FlowContext) -> OfferingFailure | None:
-    """Why the claim's instance has ended, or is about to; None while it runs, or when EC2 does not tell.
+    """Return why the claim's instance has ended, or is about to; None while it runs, or when EC2 gives no reason.
 
     Raises:
         AwsError: EC2 refused.
@@ -89,7 +89,10 @@ def why_ended(claim: NodeClaim, context: FlowContext) -> OfferingFailure | None:
 
 
 def _is_explained(claim: NodeClaim, failure: OfferingFailure | None, context: FlowContext) -> bool:
-    """Whether it is known why an instance ended, or too late to wait for that: describing may lag behind the event."""
+    """True if it is known why an instance ended, or too late to wait for the reason.
+
+    Describing may lag behind the event.
+    """
     return failure is not None or context.clock.now() >= claim.changed_at + GRACE_S
 
 
@@ -143,7 +146,7 @@ def _remember_failure(
 
 
 def has_vanished(claim: NodeClaim, context: FlowContext) -> bool:
-    """Whether the claim's instance does not exist any more, once describing must have caught up with its launch."""
+    """True if the claim's instance does not exist any more, once describing must have caught up with its launch."""
     if context.clock.now() < claim.changed_at + GRACE_S:
         return False
     return context.compute.instance(claim.cluster, claim.instance_id) is None
@@ -173,7 +176,7 @@ def _publish_pods_pending(claim: NodeClaim, context: FlowContext) -> None:
 
 
 class Inventory:
-    """What one invocation knows of a cluster when it looks for garbage: everything is listed once, when first needed.
+    """The view of a cluster in one invocation's search for garbage. It lists everything once, when first needed.
 
     In this order: a claim exists before its instance, and garbage never gets a claim again, so that an older look at it
     is as good as a new one.
@@ -190,7 +193,7 @@ class Inventory:
 
     @cached_property
     def holders(self) -> InstanceOwners:
-        """Who has them. Raises StoreError, AwsError."""
+        """The owners of the instances. Raises StoreError, AwsError."""
         _ = self.instances
         return InstanceOwners(self._context.state.claims(self._cluster))
 

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class JoinRecorder:
-    """How the nodes of one invocation joined, written together at its end.
+    """Collects how the nodes of one invocation joined, and writes it together at its end.
 
     All nodes of a NodePool are noted in one item: were each written for itself, those that join together would wait for
     each other. What a function that dies does not write, other nodes teach.
@@ -49,7 +49,7 @@ class JoinRecorder:
         self._initialized.setdefault(claim.plan.node_pool, []).append(seconds)
 
     def write(self) -> None:
-        """What was noted, once."""
+        """Write the noted joins, once."""
         for (pool, ami, instance_type), times in sorted(self._joined.items()):
             self._record(partial(_joined, self._cluster, pool, ami, instance_type, times, self._context.clock.now()))
         for pool, times in sorted(self._initialized.items()):

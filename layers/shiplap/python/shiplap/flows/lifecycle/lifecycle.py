@@ -300,7 +300,7 @@ class _Visits:
             self._ended(write_off(claim, self._context))
 
     def _has_ended(self, claim: NodeClaim) -> bool:
-        """Whether the instance of a claim has ended of which AWS said so: its node must not be opened to pods."""
+        """True if AWS reported that the claim's instance has ended, and it has. Its node must not be opened to pods."""
         return claim.name in self._reported_ended and why_ended(claim, self._context) is not None
 
     def _node_of(self, claim: NodeClaim) -> Node | None:
@@ -394,5 +394,5 @@ class _Visits:
 
 
 def _is_of_a_node_pool(node: Node) -> bool:
-    """Whether the node says that it was launched for a NodePool."""
+    """True if the node shows that it was launched for a NodePool."""
     return is_unregistered(node) or labels.NODE_POOL in node.metadata.labels

@@ -132,7 +132,7 @@ class Steering:
         return pod.status.nominated_node_name == node or (pod.metadata.uid, node) in self._nominated
 
     def _fitting(self, claim: NodeClaim, node: Node, waiting: Sequence[Pod], *, binding: bool) -> list[Pod]:
-        """Those of the claim's pods that fit beside what is on the node at this moment."""
+        """Return the claim's pods that fit beside the pods on the node at this moment."""
         here = self._cluster.pods_on(node.metadata.name) if waiting else ()
         return placeable(claim, node, waiting, here, binding=binding)
 
@@ -219,7 +219,7 @@ def placeable(claim: NodeClaim, node: Node, planned: Sequence[Pod], here: Sequen
 
 
 def _is_simple(pod: Pod, node: Node) -> bool:
-    """Whether a pod may be bound to a node as far as anything but resources is concerned."""
+    """True if a pod may be bound to a node as far as anything but resources is concerned."""
     spec = pod.spec
     affinity = spec.affinity
     peers = [term for term in (affinity.pod_affinity, affinity.pod_anti_affinity) if term] if affinity else []

@@ -83,7 +83,7 @@ def open_to_pods(claim: NodeClaim, node: Node, context: FlowContext) -> Node:
 
 
 def object_reference(claim: NodeClaim) -> RawObject:
-    """How a Node names the NodeClaim of a user that it belongs to."""
+    """Return the reference by which a Node names the NodeClaim of a user that it belongs to."""
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",
@@ -139,12 +139,12 @@ def _read_again(node: Node, context: FlowContext) -> Node:
 
 
 def is_registered(node: Node) -> bool:
-    """Whether the node carries the registered label and no unregistered taint any more."""
+    """True if the node carries the registered label and no unregistered taint any more."""
     return node.metadata.labels.get(labels.REGISTERED) == "true" and not is_unregistered(node)
 
 
 def is_unregistered(node: Node) -> bool:
-    """Whether the node bears the taint that it starts with."""
+    """True if the node bears the taint that it starts with."""
     return any(taint.key == labels.UNREGISTERED_TAINT for taint in node.spec.taints)
 
 
@@ -212,7 +212,7 @@ def seconds_since(began_at: float, now: float) -> float:
 
 
 def not_initialized(claim: NodeClaim, node: Node) -> str:
-    """What the node still lacks, in upstream's order and words; empty when it is complete."""
+    """Return what the node still lacks, in upstream's order and words; empty when it is complete."""
     if not is_ready(node):
         return "NodeNotReady"
     startup = {(taint.key, taint.effect) for taint in claim.plan.startup_taints}

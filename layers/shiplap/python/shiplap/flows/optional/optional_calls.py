@@ -46,7 +46,7 @@ class OptionalPart(msgspec.Struct, frozen=True):
 
     @property
     def is_of_cluster(self) -> bool:
-        """Whether it asks an API server: the silence of one is not that of another."""
+        """True if the part asks an API server: the silence of one server is not that of another."""
         return self.error is ClusterUnreachable
 
 

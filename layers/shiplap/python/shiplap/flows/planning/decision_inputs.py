@@ -68,7 +68,10 @@ _OWN_S = 30.0
 
 
 class BoundPods:
-    """What one invocation knows of a cluster's bound pods: loaded once, caught up at each look (`ports.KnownPods`)."""
+    """The bound pods of a cluster that one invocation knows: loaded once, caught up at each look.
+
+    See `ports.KnownPods`.
+    """
 
     def __init__(self, cluster: str, context: FlowContext) -> None:
         self._cluster, self._context = cluster, context
@@ -146,7 +149,7 @@ class BoundPods:
 
 
 def _reached(version: str, wanted: str) -> bool:
-    """Whether a version is no older than another; the API promises an order only where both are numbers."""
+    """True if a version is no older than another; the API promises an order only where both are numbers."""
     return version.isdecimal() and wanted.isdecimal() and int(version) >= int(wanted)
 
 
@@ -159,7 +162,7 @@ class NodeClassSupply(msgspec.Struct, frozen=True):
 
 
 class LaunchSupply(msgspec.Struct, frozen=True):
-    """What can be bought, looked up once per invocation; NodeClasses by name, `shifted` zones by id."""
+    """The supply that can be bought, looked up once per invocation; NodeClasses by name, `shifted` zones by id."""
 
     catalog: Catalog
     node_classes: dict[str, NodeClassSupply]
@@ -188,7 +191,7 @@ class DecisionInputs(msgspec.Struct, frozen=True):
 
     @property
     def has_pending_pods(self) -> bool:
-        """Whether there is any pod to plan for; most sweeps find none, and need not look at what EC2 sells.
+        """True if there is any pod to plan for. Most sweeps find none, and need not look at what EC2 sells.
 
         Pods of nodes on their way out are to be planned for, too.
         """
@@ -248,7 +251,7 @@ def read_supply(
 
 
 def _joins(cluster: str, context: FlowContext) -> JoinHistory:
-    """How nodes have joined. Not knowing it must not keep pods waiting."""
+    """Return how nodes have joined. A history that cannot be read must not keep pods waiting."""
     if context.joins is None:
         return JoinHistory()
     try:
@@ -276,7 +279,7 @@ def _shifted(settings: ClusterSettings, context: FlowContext) -> frozenset[str]:
 
 
 def _inspected(settings: ClusterSettings, context: FlowContext) -> InstallStatus:
-    """What the last inspection found. Not knowing it must not keep pods waiting."""
+    """Return the result of the last inspection. A status that cannot be read must not keep pods waiting."""
     if context.status is None:
         return InstallStatus()
     try:
@@ -465,7 +468,7 @@ def _learn_from_joined(state: DecisionState, view: ClusterView, context: FlowCon
 
 
 def _ends_at_once(cluster: str, node_class: EC2NodeClass, resting: Iterable[UnavailableOffering]) -> str:
-    """Why nothing is launched from an EC2NodeClass whose last instances ended before they joined; empty if none did."""
+    """Return why an EC2NodeClass launches nothing whose last instances ended before they joined; empty if none did."""
     scope = node_class_scope(cluster, node_class)
     known = next((offering for offering in resting if offering.instance_type == scope), None)
     if known is None:

@@ -70,7 +70,7 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class NodeVerdicts(msgspec.Struct, frozen=True):
-    """What nodes have shown.
+    """The evidence that nodes have given.
 
     `futile` and `unjudged` are complete and have taken none of their pods, of which one waits, the first for at least
     `PATIENCE_S`. `taken_at`: by likeness, when the youngest claim was created whose node has one of its pods.
@@ -94,7 +94,7 @@ class HeldBackPods(msgspec.Struct, frozen=True):
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """What is known of all pods of one likeness together; see `Refusals`."""
+    """The refusals of all pods of one likeness together; see `Refusals`."""
 
     claims: tuple[str, ...]
     at: float
@@ -166,7 +166,7 @@ def record_refusals(
 def refused(
     claims: Iterable[NodeClaim], view: ClusterView, known: Mapping[str, Refusals], now: float
 ) -> dict[str, Refusals]:
-    """What has to be noted of pods that wait although nodes of theirs are complete, by uid; sorted.
+    """Return the refusals to note of pods that wait although nodes of theirs are complete, by uid; sorted.
 
     A node whose room other pods have taken does not count, and neither does one that turned out too small.
     """
@@ -277,7 +277,10 @@ def _without_room(unjudged: Sequence[NodeClaim], pending: Mapping[str, Pod], vie
 
 
 def allowance(launched_at: Iterable[float], now: float, most: Mapping[float, int] = MOST_IN_WINDOW) -> int:
-    """How many nodes more may be launched, given when those that count were and how `most` bounds each window."""
+    """Return how many more nodes may be launched.
+
+    `launched_at` holds the times of the launches that count, `most` the bound of each window.
+    """
     times = list(launched_at)
     return max(0, min(number - sum(at > now - window for at in times) for window, number in most.items()))
 
@@ -294,7 +297,7 @@ def without_held_pods(
 def may_be_held(
     view: ClusterView, unsettled: Iterable[NodeClaim], known: Mapping[str, Refusals], gone: Mapping[str, float]
 ) -> bool:
-    """Whether all claims have to be looked at: something is known, or a complete node of ours is without a pod.
+    """True if all claims have to be looked at: something is known, or a complete node of ours is without a pod.
 
     `unsettled` are the claims in flight or leaving.
     """
@@ -325,7 +328,10 @@ def _drained_nodes(view: ClusterView, claims: Iterable[NodeClaim]) -> set[str]:
 
 
 def _is_kept_off(pod: Pod, claim: NodeClaim, node: Node | None) -> bool:
-    """Whether a pod does not run on a complete node of its own; one not evicted yet may still come if it is open."""
+    """True if a pod does not run on a complete node of its own.
+
+    A pod not evicted yet may still come if the node is open.
+    """
     if _waits(pod):
         return True
     if node is None or pod.spec.node_name == claim.node_name:
@@ -345,7 +351,7 @@ def _nominated(pod: Pod) -> str:
 
 
 def pod_kind(pod: Pod) -> PodKind:
-    """What a pod shares with those that the same thing would keep off nodes."""
+    """Return a digest of what a pod shares with pods that the same thing would keep off nodes."""
     spec = pod.spec
     asked = (spec.scheduler_name or "default-scheduler", spec.node_selector, spec.affinity, spec.tolerations)
     return hashlib.blake2b(_encode((pod.metadata.namespace, *asked)), digest_size=16).hexdigest()
@@ -358,13 +364,13 @@ def _after(number: int, at: float) -> float:
 
 
 def _departed(known: Mapping[str, Refusals], view: ClusterView, now: float) -> dict[str, Refusals]:
-    """What was noted within the hour of pods that are there no more: those that replace them have other uids."""
+    """Return the refusals noted within the hour of pods that are gone. The pods that replace them have other uids."""
     young = {uid: refusals for uid, refusals in known.items() if refusals.like and now - refusals.at < FUTILE_FOR_S}
     return {uid: young[uid] for uid in young.keys() - {pod.metadata.uid for pod in view.pods}} if young else {}
 
 
 def _by_likeness(noted: Mapping[str, Refusals], pending: Mapping[str, Pod]) -> dict[PodKind, _Refusal]:
-    """What is noted of single pods, put together for all that are alike."""
+    """Merge the notes on single pods for all pods that are alike."""
     alike: dict[PodKind, list[Refusals]] = {}
     for uid in sorted(noted):
         like = pod_kind(pending[uid]) if uid in pending else noted[uid].like
@@ -392,7 +398,7 @@ def _with(
 
 
 def _is_taken(on_node: Iterable[Pod], wanted: Collection[str]) -> bool:
-    """Whether pods that their node was not launched for stay on it."""
+    """True if pods that their node was not launched for stay on it."""
     return any(pod.metadata.uid not in wanted and is_recreated(pod) for pod in on_node)
 
 

@@ -1,4 +1,4 @@
-"""What one round of decisions knows of EC2: what rests, what may be tried a little, and which subnets have room.
+"""The view of EC2 in one round of decisions: what rests, what may be tried a little, and which subnets have room.
 
 It begins with what all clusters of the account have learned and grows with every answer, so that the next launch of the
 round does not ask for what the one before could not get.
@@ -61,7 +61,7 @@ def unavailable_in_group(group: str, resting: Iterable[UnavailableOffering], cat
 
 
 def _in_group(group: str, offering: Offering) -> tuple[Offering, Offering]:
-    """What stands for an offering in a placement group: itself, or all the group may have in the zone."""
+    """Return the scopes of an offering in a placement group: itself, and all the group may have in the zone."""
     name, zone, capacity_type = offering
     return (in_placement_group(group, name), zone, capacity_type), (in_placement_group(group, ANY), zone, ANY)
 
@@ -93,14 +93,14 @@ class OfferingMarket:
         self._resting |= {failure.scope for failure in failures}
 
     def is_unavailable(self, instance_type: str, zone: str, capacity_type: str, group: str = "") -> bool:
-        """Whether an offering is not to be asked for, in a placement group if it is for one."""
+        """True if an offering is not to be asked for, in a placement group if it is for one."""
         own = (instance_type, zone, capacity_type)
         for_group = _in_group(group, own) if group else ()
         scopes = (own, *for_group, *_wider(instance_type, capacity_type))
         return not self._resting.isdisjoint(scopes)
 
     def is_node_class_unavailable(self, cluster: str, node_class: EC2NodeClass) -> bool:
-        """Whether nothing is to be launched from an EC2NodeClass, as it is written now, because its instances ended."""
+        """True if nothing is to be launched from an EC2NodeClass, as it is written now, because its instances ended."""
         return (node_class_scope(cluster, node_class), ANY, ANY) in self._resting
 
     def open(self, resolved: ResolvedNodeClass, now: float = 0.0) -> ResolvedNodeClass:

@@ -47,7 +47,7 @@ _OF_TYPES = frozenset({labels.INSTANCE_TYPE, labels.ARCH, labels.OS})
 
 
 class ClaimOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """Who decided, when and why. Times are epoch seconds.
+    """Holds who decided, when and why. Times are epoch seconds.
 
     `owner` is the invocation that may launch the claims for `lease_s` from `at` on; then anybody may. `first_event_at`
     is when the first hint that led to this was sent, `event_id` names a hint. `spec_hashes` are those of
@@ -82,7 +82,7 @@ def records_of(planned: Iterable[PlannedClaim], origin: ClaimOrigin) -> list[Nod
 
 
 def spec_hashes(snapshot: Snapshot) -> dict[str, str]:
-    """What claims of this decision remember of their EC2NodeClasses, by name."""
+    """Return the spec hashes that claims of this decision remember of their EC2NodeClasses, by name."""
     return {catalog.node_class: catalog.spec_hash for catalog in snapshot.catalogs if catalog.spec_hash}
 
 
@@ -156,7 +156,7 @@ def launches(claims: Iterable[NodeClaim]) -> list[list[NodeClaim]]:
 
 
 def _most_together(claim: NodeClaim) -> int:
-    """How many claims like this one are launched at once: EC2 may give all of them one offering."""
+    """Return how many claims like this one are launched at once: EC2 may give all of them one offering."""
     preferred = claim.plan.preferred_spot
     return min(max(preferred.most, 1), COMMIT_GROUP) if preferred is not None and preferred.bounded else COMMIT_GROUP
 
@@ -189,7 +189,7 @@ class FleetOptions(msgspec.Struct, frozen=True):
 
     @property
     def requested_from(self) -> str:
-        """What a request for these asks for, as `LaunchRequest` has it."""
+        """The reservation or capacity type that a request for these options asks for, as `LaunchRequest` has it."""
         return self.overrides[0].reservation or self.capacity_type
 
 
@@ -267,7 +267,10 @@ def _names_of(instance_type: str, offering: Offering) -> tuple[str, ...]:
 
 
 def _of_one_capacity_type(candidates: list[_Candidate], claim: NodeClaim) -> list[_Candidate]:
-    """What is reserved where there is any, else spot, else on-demand; not what is too little choice for the claim."""
+    """Return the reserved candidates where there are any, else spot, else on-demand.
+
+    It skips a capacity type with too little choice for the claim.
+    """
     for capacity_type in (labels.RESERVED, labels.SPOT):
         chosen = _reserved([candidate for candidate in candidates if candidate.offering.capacity_type == capacity_type])
         if chosen and _diverse(claim, chosen):
@@ -294,12 +297,12 @@ def _reserved(candidates: list[_Candidate]) -> list[_Candidate]:
 
 
 def has_min_values(claim: NodeClaim) -> bool:
-    """Whether the claim must keep a choice of values, which forbids narrowing its launch list."""
+    """True if the claim must keep a choice of values, which forbids narrowing its launch list."""
     return any(requirement.min_values for requirement in claim.plan.requirements)
 
 
 def _diverse(claim: NodeClaim, candidates: list[_Candidate]) -> bool:
-    """Whether the types left still offer as many values as the claim must have."""
+    """True if the types left still offer as many values as the claim must have."""
     for wanted in claim.plan.requirements:
         values: set[str] = set()
         for candidate in candidates:
@@ -323,7 +326,7 @@ def _allowed(offering: Offering, wanted: Requirements) -> bool:
 
 
 def _within_most(offering: Offering, claim: NodeClaim) -> bool:
-    """Whether the offering costs no more than ceilings in dollars were asked for."""
+    """True if the offering costs no more than ceilings in dollars were asked for."""
     return not claim.most_hourly or offering.price <= claim.most_hourly + _CENTS
 
 

@@ -1,4 +1,4 @@
-"""How many nodes may be launched before the first of them proves that they are of use.
+"""Bounds how many nodes may be launched before the first of them proves that they are of use.
 
 **AMIs.** That an AMI is broken shows only when its nodes fail to join, and until then a burst would launch as many as
 it needs. So an AMI that no node has joined with gets a bounded first batch. One node that joins opens it for good; the
@@ -60,7 +60,7 @@ def limits_of_amis(joins: JoinHistory, sold: Iterable[InstanceType], most: int) 
 
 
 def are_amis_full(sold: Iterable[InstanceType], claims: Iterable[NodeClaim], limits: Mapping[str, int]) -> bool:
-    """Whether nothing that is sold could be launched before a first node joins.
+    """True if nothing that is sold could be launched before a first node joins.
 
     Args:
         sold: all that can be launched.
@@ -132,11 +132,11 @@ class UnprovenPodLimit(msgspec.Struct, frozen=True):
     proven: Set[PodKind] = frozenset()
 
     def allowed(self, now: float, *, is_first: bool = True) -> int:
-        """How many nodes more may be launched now as the first ones of their kinds, or else as further ones."""
+        """Return how many more nodes may be launched now, as the first of their kinds or else as further nodes."""
         return allowance(self.launched_at, now, self._most(is_first=is_first))
 
     def reason(self, now: float, *, is_first: bool = True) -> str:
-        """Why no more may be launched now, and until when."""
+        """Return why no more nodes may be launched now, and until when."""
         full = [
             (times[len(times) - most] + window, len(times), window)
             for window, most in sorted(self._most(is_first=is_first).items())
@@ -158,13 +158,13 @@ class UnprovenPodLimit(msgspec.Struct, frozen=True):
 
 
 def windows(most: int) -> dict[float, int]:
-    """What may be launched within each window, in seconds, where `most` may be within five minutes; rounded up."""
+    """Return the most launches in each window, in seconds, if `most` is the bound of five minutes; rounded up."""
     widest = MOST_IN_WINDOW[FIVE_MINUTES_S]
     return {window: -(-most * number // widest) for window, number in MOST_IN_WINDOW.items()}
 
 
 def is_any_unproven(view: ClusterView, state: DecisionState) -> bool:
-    """Whether a pod waits whose kind is bounded; otherwise there is no need to know all claims."""
+    """True if a pod waits whose kind is bounded; otherwise there is no need to know all claims."""
     unknown = {pod_kind(pod) for pod in view.unbound} - state.proven.keys()
     return bool(unknown) and not unknown <= running_kinds(view)
 
@@ -172,7 +172,7 @@ def is_any_unproven(view: ClusterView, state: DecisionState) -> bool:
 def unproven_pod_limit(
     most: int, view: ClusterView, claims: Sequence[NodeClaim], state: DecisionState, now: float
 ) -> UnprovenPodLimit:
-    """What is left of a cluster's bound.
+    """Return the limit with the part of a cluster's bound that is left.
 
     Args:
         most: nodes within five minutes.
@@ -241,7 +241,7 @@ def within_limit(
 
 
 def has_room_for(view: ClusterView, claims: Iterable[NodeClaim], bound: UnprovenPodLimit, now: float) -> bool:
-    """Whether a plan could lead to a launch: the bound has room, a pod of a proven kind waits, or a node leaves.
+    """True if a plan could lead to a launch: the bound has room, a pod of a proven kind waits, or a node leaves.
 
     Args:
         view: the cluster.
@@ -283,7 +283,7 @@ def record_kinds(
 
 
 def _counts(claim: NodeClaim, view: ClusterView, proven: Set[PodKind]) -> bool:
-    """Whether it is a node for pods without proof that nothing runs on, or may become one."""
+    """True if the claim is a node for pods without proof that nothing runs on, or may become one."""
     if not claim.plan.unproven or not proven.isdisjoint(claim.plan.unproven):
         return False
     if claim.state is ClaimState.FAILED and not claim.instance_id:
@@ -292,5 +292,5 @@ def _counts(claim: NodeClaim, view: ClusterView, proven: Set[PodKind]) -> bool:
 
 
 def _has_run(pod: Pod) -> bool:
-    """Whether its node has taken a pod that other nodes might have taken; a kubelet's refusal is a failed pod."""
+    """True if its node has taken a pod that other nodes might have taken; a kubelet's refusal is a failed pod."""
     return is_recreated(pod) and pod.status.phase != "Failed"

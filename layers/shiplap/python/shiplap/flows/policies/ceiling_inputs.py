@@ -1,4 +1,4 @@
-"""What decisions know of dollars, and what their launches add to the account's counters, where there are ceilings."""
+"""Reads a cluster's dollars for decisions, and counts their launches for the account, where there are ceilings."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def read_spending(settings: ClusterSettings, state: DecisionState, store: StateStore, now: float) -> ClusterSpending:
-    """What the cluster spends, with the ledger of a state that was read before. Raises StoreError."""
+    """Return the spending of the cluster, with the ledger of a state that was read before. Raises StoreError."""
     return cluster_spending(store.ledger_claims(settings.name), state.ledger, now)
 
 
 def view_of_spending(settings: ClusterSettings, state: DecisionState, spending: ClusterSpending) -> SpendingView:
-    """What goes into the snapshot of a decision."""
+    """Return the view of spending that goes into the snapshot of a decision."""
     return spending_view(
         settings.ceilings,
         settings.account_ceilings,
@@ -61,7 +61,7 @@ def with_most_prices(records: Iterable[NodeClaim], launches: Iterable[WantedLaun
 def counted_with(
     state: DecisionState, spending: ClusterSpending, view: SpendingView, launches: Sequence[WantedLaunch], now: float
 ) -> CountChange:
-    """What is written with the claims of these launches, all of which are admitted."""
+    """Return the change to write with the claims of these launches, all of which are admitted."""
     verdicts = admit(view, launches)
     pools = {launch.name: launch.node_pool for launch in launches}
     launched: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What a decision knows of commitments: what is counted on, what all clusters of the install use, and what is left."""
+"""Finds the commitments of a decision: the counted ones, the use by all clusters of the install, and the room left."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_commitments(settings: ClusterSettings, context: FlowContext) -> Account
 def commitment_room(
     settings: CommitmentSettings, known: AccountCommitments | None, cluster: str, facts: DecisionFacts
 ) -> CommitmentRoom:
-    """What new nodes may use of the commitments that are counted on."""
+    """Return the room that new nodes may use of the counted commitments."""
     counted = counted_on(settings, known, facts.snapshot.now)
     others = known.others if known is not None else ()
     ours = _used_by_install(cluster, facts)
@@ -53,7 +53,7 @@ def commitment_room(
 def used_commitments(
     settings: CommitmentSettings, known: AccountCommitments | None, cluster: str, facts: DecisionFacts
 ) -> UsedCommitments:
-    """What a disruption decision knows of the commitments that are counted on."""
+    """Return the counted commitments as a disruption decision knows them."""
     prices = listed_prices(facts.catalog)
     ledger = CommitmentLedger(counted_on(settings, known, facts.snapshot.now))
     ledger.settle(known.others if known is not None else (), prices)
@@ -63,7 +63,7 @@ def used_commitments(
 
 
 def _used_by_install(cluster: str, facts: DecisionFacts) -> tuple[InstanceUse, ...]:
-    """What other clusters have noted, and what this one runs."""
+    """Return the use that other clusters have noted, and the use by this cluster's nodes and claims."""
     noted = facts.state.commitment_use.of_others(cluster, facts.snapshot.now)
     return merged(noted, running_use(facts.snapshot.view.nodes, facts.snapshot.claims))
 
@@ -89,7 +89,7 @@ def running_use(nodes: Sequence[Node], claims: Sequence[NodeClaim]) -> tuple[Ins
 
 
 def planned_use(claims: Iterable[NodeClaim]) -> tuple[InstanceUse, ...]:
-    """What claims run, or would be launched as first, on demand."""
+    """Return the instances that claims run, or would be launched as first, on demand."""
     return merged(_use_of_claim(claim) for claim in claims if claim.state not in FINAL)
 
 
@@ -123,7 +123,7 @@ def _use_of_claim(claim: NodeClaim) -> InstanceUse:
 
 
 def _is_plain_reservation(marks: Mapping[str, str]) -> bool:
-    """Whether what these labels name is billed as on-demand capacity: capacity blocks are paid in advance."""
+    """True if the capacity that these labels name is billed as on-demand: capacity blocks are paid in advance."""
     is_block = marks.get(labels.RESERVATION_TYPE) == "capacity-block"
     return not is_block and marks.get(labels.RESERVATION_INTERRUPTIBLE) != "true"
 

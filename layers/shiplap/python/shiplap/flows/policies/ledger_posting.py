@@ -77,13 +77,16 @@ def _post(
 
 
 def _facts(cluster: str, before: SpendingLedger, after: SpendingLedger) -> dict[str, str | int]:
-    """What was posted, for the log."""
+    """Return the log fields of a posting."""
     hours = (after.posted_until - before.posted_until) // HOUR_S
     return {"cluster": cluster, "hours": hours, "spent_micros": sum(after.hours[-hours:]) if hours else 0}
 
 
 def _rate(claim: NodeClaim, types_for: TypesFor | None) -> Rate:
-    """What a claim's instance costs now: spot at its price of today, what has no price at an estimate."""
+    """Return the present rate of a claim's instance.
+
+    Spot is at its price of today, an instance without a price at an estimate.
+    """
     is_spot = claim.known_instance.capacity_type == labels.SPOT
     if types_for is None or (claim.hourly > 0 and not is_spot):
         return rate_of(claim, claim.most_hourly)
@@ -106,7 +109,7 @@ def _price(instance_type: InstanceType | None, zone: str, capacity_type: str) ->
 
 
 class _SharesOfNamespaces:
-    """Which part of each node pods of a namespace request. One vCPU counts as much as 4 GiB."""
+    """The part of each node that pods of a namespace request. One vCPU counts as much as 4 GiB."""
 
     def __init__(self, by_node: Mapping[str, Sequence[Pod]]) -> None:
         self._by_node = by_node

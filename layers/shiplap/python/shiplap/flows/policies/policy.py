@@ -28,7 +28,7 @@ from shiplap.settings import ClusterSettings
 
 
 class DecisionFacts(msgspec.Struct, frozen=True):
-    """What a policy makes its input of: the snapshot without policies, the stored state, and what can be bought."""
+    """The facts that a policy uses for its input: the snapshot without policies, the stored state, the catalogue."""
 
     snapshot: Snapshot
     state: DecisionState

@@ -1,4 +1,4 @@
-"""What sleeps in a cluster now, from its settings and from what is remembered of its sleep.
+"""Reads what sleeps in a cluster now, from its settings and from the notes of its sleep.
 
 Nothing is read while no window is open. What cannot be read keeps everything awake: a lost note can only keep nodes.
 """
@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def read_sleep(settings: ClusterSettings, context: FlowContext, joins: JoinHistory | None = None) -> SleepState | None:
-    """What sleeps now; None where nothing may sleep.
+    """Return the state of sleep now; None where nothing may sleep.
 
     Args:
         settings: the cluster, with its NodePools as they are now.

@@ -48,7 +48,7 @@ class SleepPolicy(Policy):
 
     @cached_property
     def _beginning(self) -> SleepState | None:
-        """What sleeps when it is first asked for: somebody may have woken the cluster since the decision."""
+        """The state of sleep when it is first asked for: somebody may have woken the cluster since the decision."""
         return read_sleep(self.settings, self.context)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Where evidence about spot arises, it is written down, by one small write beside those that happen anyway.
+"""Writes down evidence about spot where it arises, by one small write beside the writes that happen anyway.
 
 Evidence is counted at most once: after the conditional write that only one function makes. If the function dies in
 between, the evidence is lost, which only makes an estimate less certain. A store that refuses it stops nothing. Without

@@ -19,7 +19,7 @@ from shiplap.settings import ClusterSettings
 
 
 class SweepTimes:
-    """When this process last swept a cluster, epoch seconds by name."""
+    """Remembers when this process last swept a cluster, epoch seconds by name."""
 
     def __init__(self) -> None:
         self._at: dict[str, float] = {}
@@ -29,7 +29,7 @@ class SweepTimes:
         self._at[cluster] = now
 
     def is_overdue(self, cluster: str, now: float) -> bool:
-        """Whether even an idle cluster is to be swept."""
+        """True if even an idle cluster is to be swept."""
         return self._at.get(cluster, 0.0) + FULL_SWEEP_S <= now
 
 

@@ -128,7 +128,10 @@ def observations(
     now: float,
     known: Collection[_ReportName] = (),
 ) -> list[Observation]:
-    """What nodes (by instance id) say about unverified types (by name), the first node for each that is not known."""
+    """Return what nodes (by instance id) show of unverified types (by name).
+
+    Only the first node counts for each type that is not known.
+    """
     observed: dict[tuple[str, str, str], Observation] = {}
     for instance_id, node in nodes.items():
         capacity = parse_resources(node.status.capacity)
@@ -157,7 +160,7 @@ def observations(
 
 
 def _alike(instance_type: InstanceType, capacity: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:
-    """Whether the node's kubelet has our settings, as far as it shows: its pods, and what it keeps back.
+    """True if the node's kubelet has our settings, as far as it shows: its pods, and the resources it keeps back.
 
     Thresholds in per cent depend on the memory that is really there; then nothing can be told.
     """

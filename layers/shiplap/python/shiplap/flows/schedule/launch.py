@@ -69,7 +69,7 @@ _MOST_LEASES = 15
 
 
 class LaunchOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of claims that were to be launched; those in none of the lists were taken over by another function.
+    """The result of claims that were to be launched. Another function took over the claims in none of the lists.
 
     launched: an instance runs. failed: none does, the pods must be planned again. pending: the outcome is unknown or
     EC2 asked to slow down; they are resumed later. `broken` says why nothing more should be launched from their
@@ -328,7 +328,7 @@ def _remember_failures(
 
 @contextmanager
 def _best_effort(context: FlowContext) -> Iterator[None]:
-    """What others had better know, but nobody depends on: a store that refuses it does not stop a launch."""
+    """Run a write that others had better know of, but nobody depends on: a refusal by the store stops no launch."""
     try:
         yield
     except StoreError as error:
@@ -376,7 +376,7 @@ def _lease(claim: NodeClaim, owner: str, together: int, options: FleetOptions, n
 
 
 def _just_tried(claims: Sequence[NodeClaim], now: float) -> bool:
-    """Whether an earlier attempt may have launched instances that are not described yet."""
+    """True if an earlier attempt may have launched instances that are not described yet."""
     return any(claim.state is ClaimState.LAUNCHING and now < claim.changed_at + GRACE_S for claim in claims)
 
 

@@ -119,7 +119,7 @@ def _requests(
     priced: PricedSnapshot,
     context: FlowContext,
 ) -> Iterator[tuple[EC2NodeClass, FleetRequest | None]]:
-    """What would be asked for, for the foremost NodePool of each EC2NodeClass that would launch anything; else None."""
+    """Yield each EC2NodeClass with the request of its foremost NodePool that would launch anything; else None."""
     origin = ClaimOrigin(cluster=settings.name, owner="rehearsal", at=context.clock.now(), lease_s=0.0)
     claims = {claim.plan.node_pool: claim for claim in reversed(records_of(plan(priced.snapshot).node_claims, origin))}
     for node_class in due:
@@ -142,7 +142,7 @@ def _requests(
 
 
 def _pools_of(settings: ClusterSettings, node_class: EC2NodeClass) -> list[NodePool]:
-    """Those that launch from an EC2NodeClass, the foremost first."""
+    """Return the NodePools that launch from an EC2NodeClass, the foremost first."""
     name = node_class.metadata.name
     pools = [p for p in settings.manifests.node_pools if p.spec.template.spec.node_class_ref.name == name]
     return sorted(pools, key=lambda pool: (-pool.spec.weight, pool.metadata.name))

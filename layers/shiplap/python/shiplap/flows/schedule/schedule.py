@@ -69,7 +69,7 @@ LAUNCH_ALLOWANCE_S = 10.0
 
 
 class ScheduleReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one invocation did. `unfinished` says what is left for another try; empty when nothing is.
+    """The result of one invocation. `unfinished` names what is left for another try; empty when nothing is.
 
     `buffers` are the CapacityBuffers after its last plan, None if it made none.
     """
@@ -157,7 +157,7 @@ def _joining_pods(claims: Sequence[NodeClaim]) -> frozenset[str]:
 
 
 class _InvocationSupply:
-    """What can be bought, looked up when it is first needed and kept for the invocation."""
+    """Looks up what can be bought when it is first needed, and keeps it for the invocation."""
 
     def __init__(self, settings: ClusterSettings, context: FlowContext, policies: ActivePolicies) -> None:
         self._settings = settings
@@ -199,7 +199,7 @@ class _InvocationSupply:
 
 
 class _Results:
-    """What became of the launches of all rounds. Pending claims are resumed later, and need no further round."""
+    """Collects the results of all rounds' launches. Pending claims are resumed later, and need no further round."""
 
     def __init__(self) -> None:
         self.launched: list[str] = []
@@ -218,7 +218,7 @@ class _Results:
 
 
 class _LaunchLimits:
-    """What keeps claims of one round's plan from being launched.
+    """The limits that keep claims of one round's plan from being launched.
 
     `unschedulable` holds pods of claims that are left out, with the reason; `awaiting_join` counts claims that wait for
     a first node of their AMI to join.
@@ -246,7 +246,7 @@ class _LaunchLimits:
             self._unproven_pods = unproven.unproven_pod_limit(most, view, claims, inputs.state, now)
 
     def rule_out_a_plan(self, *, sweeping: bool) -> bool:
-        """Whether nothing could be launched whatever the plan.
+        """True if nothing could be launched whatever the plan.
 
         The next sweep asks again: a burst is not planned once a second for nothing. A sweep plans in spite of the limit
         on unproven pods, and tells why each pod waits.

@@ -1,4 +1,4 @@
-"""What a cluster with live manifests shows of them, and what its users say by deleting NodeClaims and Nodes.
+"""Writes the statuses of a cluster's live manifests, and reads which NodeClaims and Nodes its users delete.
 
 Statuses and NodeClaim objects are written after all decisions, and nothing depends on them. A NodeClaim or Node that a
 user deletes is drained like a node that AWS takes back: see `nodeclaim_objects`.
@@ -87,7 +87,7 @@ def _follow_claim_objects(settings: ClusterSettings, context: FlowContext) -> No
 def _disruption_of(
     claims: Sequence[NodeClaim], settings: ClusterSettings, context: FlowContext
 ) -> dict[str, ClaimDisruption] | None:
-    """What disruption knows of claims, by name; None if its memory cannot be read. Raises StoreError."""
+    """Return the disruption of claims, by name; None if disruption's memory cannot be read. Raises StoreError."""
     from shiplap.manifests.live.nodeclaim_objects import LEAVING_STATES, ClaimDisruption  # noqa: PLC0415 - as above
 
     leaving = [claim for claim in claims if claim.state in LEAVING_STATES]

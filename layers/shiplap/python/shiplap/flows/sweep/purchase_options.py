@@ -1,4 +1,4 @@
-"""What running instances are paid as: an instance outlives its capacity reservation, and is on-demand from then on.
+"""Follows how running instances are paid: an instance outlives its capacity reservation, and is on-demand from then on.
 
 EC2 sends no event of it. The claim and the Node say what is true, so that prices, limits, shares of spot and drift are
 reckoned with it. The other way round, an instance that somebody moved into a reservation which its NodePool may use
@@ -73,7 +73,7 @@ def update_purchase_options(
 
 
 def _differs(claim: NodeClaim, instance: Instance, now: float) -> bool:
-    """Whether EC2 has said long enough that an instance is paid as something else; spot never changes."""
+    """True if EC2 has shown long enough that an instance is paid as something else; spot never changes."""
     changeable = claim.known_instance.capacity_type in _CHANGEABLE and instance.capacity_type in _CHANGEABLE
     if not changeable or instance.launched_at + GRACE_S > now:
         return False
@@ -122,7 +122,7 @@ def _with_partition(claim: NodeClaim, instance: Instance, context: FlowContext) 
 
 
 def _may_be_reserved(claim: NodeClaim, settings: ClusterSettings) -> bool:
-    """Whether the NodePool may use reservations: else its node would have drifted by being moved into one."""
+    """True if the NodePool may use reservations: else its node would have drifted by being moved into one."""
     pool = pool_of(claim, settings)
     if pool is None:
         return False

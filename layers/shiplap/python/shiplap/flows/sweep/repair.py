@@ -80,7 +80,7 @@ def replace_before_changes(
 
 
 def _room(pool: NodePool, claims: Iterable[NodeClaim], now: float) -> int:
-    """How many more nodes of a NodePool may leave now."""
+    """Return how many more nodes of a NodePool may leave now."""
     own = [claim for claim in claims if claim.plan.node_pool == pool.metadata.name]
     leaving = sum(claim.state in LEAVING for claim in own)
     total = leaving + sum(claim.state is ClaimState.INITIALIZED for claim in own)
@@ -209,7 +209,7 @@ def bad_condition(node: Node, now: float) -> str:
 
 
 def repair_budgets(pools: Iterable[NodePool], claims: Sequence[NodeClaim], now: float) -> dict[str, int]:
-    """How many nodes of a pool may be in repair at the same time, for pools with budgets that name Unhealthy."""
+    """Return how many nodes of a pool may be in repair at the same time, for pools with budgets that name Unhealthy."""
     total = Counter(claim.plan.node_pool for claim in claims if claim.state in _IN_SERVICE)
     budgets = {}
     for pool in pools:
@@ -226,10 +226,10 @@ def repair_budgets(pools: Iterable[NodePool], claims: Sequence[NodeClaim], now: 
 def choose_repairs(
     claims: Iterable[NodeClaim], sick: Sequence[SickNode], most: Mapping[str, int] = MappingProxyType({})
 ) -> RepairDecision:
-    """Which sick nodes are replaced now.
+    """Choose the sick nodes to replace now.
 
-    Of a NodePool none is while more of its nodes are sick, those in repair included, than SICK_FRACTION of it; of a
-    cluster no more than MOST_AT_ONCE are at the same time, and of a pool in `most` no more than that.
+    Of a NodePool none is replaced while more of its nodes are sick, nodes in repair included, than SICK_FRACTION of it.
+    Of a cluster no more than MOST_AT_ONCE are in repair at the same time, and of a pool in `most` no more than that.
     """
     total: dict[str, int] = {}
     unwell: dict[str, int] = {}

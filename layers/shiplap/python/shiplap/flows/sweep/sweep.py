@@ -154,7 +154,7 @@ def _without_instance(nodes: Mapping[str, Node], alive: set[str], now: float) ->
 
 
 def _is_silent(node: Node, now: float) -> bool:
-    """Whether nothing has been heard of the node for a while."""
+    """True if the node has been silent for a while."""
     ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     if ready is None:
         return True
@@ -176,7 +176,7 @@ def _reason(claim: NodeClaim, joined: Mapping[str, Node], alive: set[str], now: 
 
 
 def _overdue(claim: NodeClaim, alive: set[str], now: float) -> str:
-    """Why a claim whose own timer may have been lost should be looked at."""
+    """Return why a claim whose own timer may have been lost should be looked at; empty if it need not be."""
     if claim.state in _IN_SERVICE and 0 < claim.deadline_at <= now:
         return "node gone"
     if claim.state in _RUNNING and claim.instance_id not in alive and claim.changed_at + GRACE_S < now:

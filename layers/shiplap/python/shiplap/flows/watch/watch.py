@@ -219,7 +219,7 @@ def _publish_hints(
 
 
 def most_pods(memory_mib: int, clusters: int = 1) -> int:
-    """How many pods a function of so much memory that watches so many clusters can keep snapshots of."""
+    """Return how many pods a function of so much memory that watches so many clusters can keep snapshots of."""
     return int(max(0.0, memory_mib - _OWN_MIB - _MIB_PER_CLUSTER * (clusters - 1)) * _PODS_PER_MIB)
 
 

@@ -1,4 +1,4 @@
-"""What the widget of the dashboard shows: the claims of each cluster, and its pods where they are known.
+"""Makes the widget of the dashboard: the claims of each cluster, and its pods where they are known.
 
 Whoever looks must learn why there is nothing to see, so what goes wrong is an answer, not an error; it is logged too.
 """

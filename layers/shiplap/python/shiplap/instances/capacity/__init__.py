@@ -1,1 +1,1 @@
-"""What a node of an instance type yields: described, estimated and learned."""
+"""The resources that a node of an instance type yields: described, estimated and learned."""

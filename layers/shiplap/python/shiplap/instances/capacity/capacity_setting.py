@@ -23,7 +23,7 @@ _PREFIX_DELEGATION_SINCE = (1, 9)
 
 
 class VpcCni(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the VPC CNI gives pods their addresses.
+    """The way in which the VPC CNI gives pods their addresses.
 
     `max_eni` is its MAX_ENI; `version` as `1.19.2`, empty if unknown; `ipv6` says that pods have IPv6 addresses.
     """
@@ -43,7 +43,7 @@ class VpcCni(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CapacitySetting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What estimates depend on beside the EC2NodeClass.
+    """The inputs of estimates beside the EC2NodeClass.
 
     `vm_memory_overhead_percent` is a fraction of the memory EC2 states (0.075), replaced per instance family or type
     by `overhead_percent_of`. `reserved_enis` are network interfaces pods cannot use. `cni` is None when nothing is
@@ -92,7 +92,7 @@ def cluster_setting(values: ClusterValues, daemon_sets: Iterable[DaemonSet]) -> 
 
 
 def detect_cni(daemon_sets: Iterable[DaemonSet]) -> VpcCni | None:
-    """How the VPC CNI (DaemonSet kube-system/aws-node) is configured; None when it is not there."""
+    """Return the configuration of the VPC CNI (DaemonSet kube-system/aws-node); None when it is not there."""
     for daemon_set in daemon_sets:
         if daemon_set.metadata.name == "aws-node" and daemon_set.metadata.namespace in ("kube-system", ""):
             for container in daemon_set.spec.template.spec.containers:

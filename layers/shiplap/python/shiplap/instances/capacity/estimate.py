@@ -310,7 +310,7 @@ _PODS_LESS = 2
 
 
 def allowed_amounts(kind: Ec2InstanceType, formula: Mapping[str, int], kept: Mapping[str, int]) -> AllowedAmounts:
-    """What EC2's description of a type allows a node to report.
+    """Return the amounts that EC2's description of a type allows a node to report.
 
     Memory: see `allowed_memory`; branch interfaces: see `careful_branches`. Of pods and of the volume an eighth may be
     missing, nothing of CPUs and devices. The kubelet may keep twice what is computed, and of CPUs a sixteenth more.

@@ -95,7 +95,7 @@ def shortfall(relied_on: Mapping[str, int], allocatable: Mapping[str, int]) -> d
 
 
 def is_observed(learned: LearnedCapacity) -> bool:
-    """Whether a node of this install has reported; other entries only hold what was imported."""
+    """True if a node of this install has reported; other entries hold only imported amounts."""
     return bool(reports_of(learned))
 
 
@@ -146,7 +146,10 @@ class LearnedCapacityIndex:
             self._add_sample(ami, entry.instance_type, nominal, memory)
 
     def _add_sample(self, ami: str, instance_type: str, nominal: int, memory: TrustedAmounts) -> None:
-        """What an entry says about other types on the AMI; reports that are far say nothing but how careful to be."""
+        """Record the memory of an entry as a sample for other types on the AMI.
+
+        Far reports give no sample. They change only how careful the estimate is.
+        """
         found = memory.capacity.get(MEMORY)
         if found is not None and allowed_memory(nominal).holds(found):
             seen = _MemorySample(instance_type, instance_type.partition(".")[0], nominal, found)
@@ -159,17 +162,20 @@ class LearnedCapacityIndex:
         self._worst[ami] = max(self._worst.get(ami, 0.0), ratio)
 
     def has_reports(self, ami: str, instance_type: str, kubelet_hash: str) -> bool:
-        """Whether a node of exactly this combination has reported, in whatever cluster."""
+        """True if a node of exactly this combination has reported, in whatever cluster."""
         return bool(self._reports.get((ami, instance_type, kubelet_hash)))
 
     def trusted(self, ami: str, instance_type: str, kubelet_hash: str, allowed: AllowedAmounts) -> TrustedAmounts:
-        """What the cluster relies on of exactly this combination; nothing in it when no node has reported."""
+        """Return the amounts that the cluster relies on for exactly this combination.
+
+        There are no amounts when no node has reported.
+        """
         return trusted_amounts(
             self._reports.get((ami, instance_type, kubelet_hash), ()), self._cluster, allowed, self._now
         )
 
     def voices(self, ami: str, instance_type: str, kubelet_hash: str) -> int:
-        """How many have reported exactly this combination, see `voices`."""
+        """Return the number of nodes and clusters that have reported exactly this combination, see `voices`."""
         return voices(self._reports.get((ami, instance_type, kubelet_hash), ()), self._cluster)
 
     def imported(self, ami: str, instance_type: str, kubelet_hash: str) -> tuple[dict[str, int], dict[str, int]] | None:

@@ -1,4 +1,4 @@
-"""Which reports of nodes count for which cluster: pure, of reports, EC2's description and the time.
+"""Decides which reports of nodes count for which cluster: pure, of reports, EC2's description and the time.
 
 A node can be broken, or lie. A report is *far* if it lies outside what EC2's description of the type allows. Three
 rules hold for each resource, capacity and allocatable apart:
@@ -46,14 +46,17 @@ class AllowedRange(NamedTuple):
 
 
 class AllowedAmounts(msgspec.Struct, frozen=True):
-    """What a node of a type can have. Resources that EC2 does not describe are absent: nothing is far of them."""
+    """The amounts that a node of a type can have.
+
+    Resources that EC2 does not describe are absent: no amount of these resources is far.
+    """
 
     capacity: dict[str, AllowedRange]
     allocatable: dict[str, AllowedRange]
 
 
 class TrustedAmounts(msgspec.Struct, frozen=True):
-    """What one cluster relies on, canonical units.
+    """The amounts that one cluster relies on, canonical units.
 
     `capacity` and `allocatable` are settled: the resources that are absent have not been reported, or are in doubt.
     `doubted_capacity` and `doubted_allocatable` are far below what is allowed, reported by the cluster's own nodes, and
@@ -69,7 +72,7 @@ class TrustedAmounts(msgspec.Struct, frozen=True):
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a node of the cluster has reported far less, and no second node has confirmed it."""
+        """True if a node of the cluster has reported far less, and no second node has confirmed it."""
         return bool(self.doubted_capacity or self.doubted_allocatable)
 
 
@@ -78,7 +81,7 @@ NOTHING_TRUSTED = TrustedAmounts({}, {}, {}, {})
 
 
 class _Vote(NamedTuple):
-    """What one node has reported of a resource; `voter` is its cluster and its name."""
+    """The amount of a resource that one node has reported; `voter` is the node's cluster and its name."""
 
     amount: int
     voter: tuple[str, str]
@@ -86,7 +89,10 @@ class _Vote(NamedTuple):
 
 
 class _Figure(NamedTuple):
-    """What voters agree on, and how many support it; no amount while they do not, with the far ones below the range."""
+    """The amount that voters agree on, and the number of voters that support it.
+
+    There is no amount while the voters do not agree. `doubted` is a far amount below the range.
+    """
 
     amount: int | None
     supporters: int = 0
@@ -114,7 +120,7 @@ _OfClusters = dict[str, list[_Amounted]]
 def trusted_amounts(
     reports: Iterable[ReportedAmounts], cluster: str, allowed: AllowedAmounts, now: float
 ) -> TrustedAmounts:
-    """What a cluster relies on.
+    """Return the amounts that a cluster relies on.
 
     Args:
         reports: of one AMI, instance type and kubelet settings.
@@ -140,7 +146,7 @@ def trusted_amounts(
 
 
 class FarStanding(StrEnum):
-    """What a far report is worth in its own cluster; for other clusters it counts for nothing."""
+    """The standing of a far report in its own cluster; for other clusters the report counts for nothing."""
 
     DOUBTED = "doubted"
     """One node: a pilot may rely on more."""
@@ -199,7 +205,10 @@ def _standing(amount: int, figure: _Figure, allowed: AllowedRange | None) -> Far
 
 
 def voices(reports: Iterable[ReportedAmounts], cluster: str) -> int:
-    """How many nodes of the cluster and how many other clusters have reported: what can change what it relies on."""
+    """Return the number of nodes of the cluster plus the number of other clusters that have reported.
+
+    Only these reports can change the amounts that the cluster relies on.
+    """
     reports = tuple(reports)
     own = sum(max(len(each.nodes), 1) for each in reports if each.cluster == cluster)
     return own + len({each.cluster for each in reports} - {cluster})
@@ -263,7 +272,7 @@ def _votes(reports: Iterable[_Amounted], resource: str) -> list[_Vote]:
 
 
 def _of_cluster(resource: str, votes: list[_Vote], allowed: AllowedRange | None, now: float) -> _Figure:
-    """What the nodes of one cluster agree on."""
+    """Return the amount that the nodes of one cluster agree on."""
     until = _counting_until(votes, allowed)
     amounts = [vote.amount for vote in votes if now <= until.get(vote.amount, now)]
     if not amounts:
@@ -281,7 +290,7 @@ def _of_cluster(resource: str, votes: list[_Vote], allowed: AllowedRange | None,
 
 
 def _of_peers(figures: Iterable[_Figure], allowed: AllowedRange | None) -> _Figure:
-    """What other clusters agree on, one vote each."""
+    """Return the amount that other clusters agree on, one vote each."""
     amounts = sorted(figure.amount for figure in figures if figure.amount is not None)
     if not amounts:
         return _Figure(None)

@@ -18,7 +18,7 @@ _MEBI = 2**20
 
 
 def probes(pool: NodePool) -> bool:
-    """Whether a pool asks for one node to be launched where only the memory that EC2 states would do."""
+    """True if a pool asks Shiplap to launch one node where only the memory that EC2 states would do."""
     return pool.metadata.annotations.get(shiplap_annotations.PROBE_UNMEASURED_TYPES) == "on"
 
 

@@ -57,7 +57,10 @@ class CapacityReservation(msgspec.Struct, frozen=True, omit_defaults=True):
     ends_at: float = msgspec.field(default=0.0, name="endTime")
 
     def is_expiring(self, now: float) -> bool:
-        """Whether it is a block about to end. An ordinary reservation may end at any time: its instances stay."""
+        """True if the reservation is a capacity block about to end.
+
+        An ordinary reservation may end at any time: its instances stay.
+        """
         return self.type == "capacity-block" and bool(self.ends_at) and now >= self.ends_at - EXPIRING_S
 
     @property
@@ -85,7 +88,7 @@ class SelectedResources(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeClassProblem(msgspec.Struct, frozen=True):
-    """Why a condition of an EC2NodeClass is False; `reason` as Karpenter names it, `message` a sentence."""
+    """The cause of a False condition of an EC2NodeClass; `reason` as Karpenter names it, `message` a sentence."""
 
     condition: str
     reason: str
@@ -140,7 +143,7 @@ def emptiest_subnets(subnets: Iterable[Subnet]) -> dict[str, Subnet]:
 
 
 def open_subnets(subnets: Iterable[Subnet], resting: Collection[str], taken: Mapping[str, int]) -> tuple[Subnet, ...]:
-    """Those worth a launch, with the addresses that launches in flight leave them.
+    """Return the subnets worth a launch, with the addresses that launches in flight leave them.
 
     A subnet that describing shows with room stays, as the last resort of its zone: those launches may have failed.
 

@@ -79,7 +79,7 @@ class InstanceType(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def allocatable(self) -> dict[str, int]:
-        """What kubelet leaves to pods, per resource, canonical units; may be negative on tiny types."""
+        """The amounts that kubelet leaves to pods, per resource, canonical units; may be negative on tiny types."""
         return left_to_pods(self.capacity, self.overhead)
 
     @property

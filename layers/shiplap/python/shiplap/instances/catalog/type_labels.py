@@ -127,7 +127,7 @@ def offering_labels(offerings: Iterable[Offering]) -> dict[str, tuple[str, ...]]
 
 
 def meets(wanted: Requirement, given: Requirement | None) -> bool:
-    """Whether a node with the label values `given` satisfies `wanted`, strictly: an undefined label is no wildcard."""
+    """True if a node with the label values `given` satisfies `wanted`, strictly: an undefined label is no wildcard."""
     if given is None or not given.values:
         return wanted.allows_undefined
     return any(wanted.has(value) for value in given.values)

@@ -1,1 +1,1 @@
-"""How an instance type can be bought: offerings, prices, subnets and what EC2 refused."""
+"""The ways to buy an instance type: offerings, prices, subnets and the offerings that EC2 refused."""

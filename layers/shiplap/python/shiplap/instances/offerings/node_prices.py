@@ -32,7 +32,7 @@ class Price(msgspec.Struct, frozen=True):
 
     @property
     def known(self) -> bool:
-        """Whether there is any."""
+        """True if there is a price."""
         return self.hourly > 0
 
 
@@ -40,7 +40,7 @@ UNKNOWN_PRICE = Price()
 
 
 class NodePrices(msgspec.Struct, frozen=True, eq=False):
-    """What nodes of pools cost as their pool sees the offerings, NodeOverlays applied, and what all others cost."""
+    """The prices of nodes: of pools as each pool sees the offerings, NodeOverlays applied, and of all other nodes."""
 
     of_pools: Mapping[str, OfferingsByType] = {}
     others: OfferingsByType = {}
@@ -73,7 +73,7 @@ class NodePrices(msgspec.Struct, frozen=True, eq=False):
         )
 
     def is_estimated(self, pool: str, instance_type: str, zone: str, capacity_type: str) -> bool:
-        """Whether the price of an offering that a pool may launch is guessed."""
+        """True if the price of an offering that a pool may launch is a guess."""
         return _exact(self._offered(pool, instance_type), zone, capacity_type).estimated
 
     def listed(self, instance_type: str) -> float:

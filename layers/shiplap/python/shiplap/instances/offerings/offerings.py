@@ -83,7 +83,7 @@ def with_all_zones(types: Iterable[InstanceType], catalog: Catalog) -> tuple[Ins
 
 
 def catalog_prices(catalog: Catalog) -> NodePrices:
-    """What nodes cost by the catalogue of a Region alone, without NodePools and their NodeOverlays."""
+    """Return the prices of nodes by the catalogue of a Region alone, without NodePools and their NodeOverlays."""
     return NodePrices(
         others={
             kind.instance_type: offerings(catalog, kind, compatible=True, zones=None, unavailable=())
@@ -114,7 +114,7 @@ def subnet_zones(resolved: ResolvedNodeClass | None) -> frozenset[str] | None:
 def incompatibility(
     kind: Ec2InstanceType, family: AmiFamily, spec: EC2NodeClassSpec, group: PlacementGroup | None = None
 ) -> str | None:
-    """Why no node of this type can be launched under an EC2NodeClass, or None when one can.
+    """Return why EC2 can launch no node of this type under an EC2NodeClass, or None when EC2 can.
 
     Such a type stays in the catalogue without available offerings, so that it can be named as a near miss.
     """

@@ -1,4 +1,4 @@
-"""What people can do about a refusal of AWS that no retry and no other offering ends.
+"""Names the remedies that people have for a refusal of AWS that no retry and no other offering ends.
 
 Texts that people see carry the remedy behind AWS's message: claims that failed, pods' events, conditions of an
 EC2NodeClass. docs/operations.md has all remedies as a table.
@@ -13,7 +13,7 @@ ENCODED = "Encoded authorization failure message"
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True):
-    """What helps against some errors.
+    """One remedy against some errors.
 
     codes: AWS's error codes, without what follows a dot.
     phrase: what AWS's message has to contain for it, because the code says too little; empty for any message.
@@ -145,7 +145,7 @@ REMEDIES = (
 
 
 def remedy(code: str, message: str = "") -> str:
-    """What people can do about an error; empty when nothing is known to help.
+    """Return what people can do about an error; empty when no remedy is known.
 
     Args:
         code: AWS's error code, or the reason for the end of an instance: `Client.` and an error code. It counts by its

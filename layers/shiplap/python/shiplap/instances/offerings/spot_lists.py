@@ -32,7 +32,7 @@ def may_get_more(preferred: PreferredSpot, count: int, launched: Mapping[str, in
 
 
 def is_choice(left: Collection[str], of: Collection[str]) -> bool:
-    """Whether offerings, as `type/zone`, are enough for EC2 to choose among, given those that there are."""
+    """True if the offerings `left`, as `type/zone`, are enough for EC2 to choose among, given all offerings `of`."""
     zones = {key.partition("/")[2] for key in left}
     needed = min(LEAST_ZONES, len({key.partition("/")[2] for key in of}))
     return len(left) >= LEAST_OFFERINGS and len(zones) >= needed

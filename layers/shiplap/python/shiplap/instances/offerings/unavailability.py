@@ -1,4 +1,4 @@
-"""How long an offering that EC2 refused is not used, and how many instances may be asked of it afterwards.
+"""The wait for an offering that EC2 refused, and the number of instances that a launch may ask of it afterwards.
 
 Capacity that failed twice in a row gets a longer back-off, and a smaller trial after it.
 """

@@ -1,1 +1,1 @@
-"""Whether nodes can be launched from an EC2NodeClass: conditions, dry runs, joins and early deaths."""
+"""Decides whether Shiplap can launch nodes from an EC2NodeClass: conditions, dry runs, joins and early deaths."""

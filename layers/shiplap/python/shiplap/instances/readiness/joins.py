@@ -1,4 +1,4 @@
-"""How instances become nodes: how long that takes, and on which AMIs and types it never happens.
+"""The record of instances that become nodes: the time that takes, and the AMIs and types on which it never happens.
 
 A deadline that suits a Bottlerocket node is too short for Windows, and one that suits both is ten minutes of waiting
 for a node that will never come. An AMI that is broken would be launched, waited for and ended for ever; so after a few
@@ -75,7 +75,7 @@ class JoinRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AmiJoins(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How nodes of one AMI have joined: all of them, and by instance type."""
+    """The joins of nodes of one AMI: of all nodes, and by instance type."""
 
     ami: str
     all: JoinRecord = JoinRecord()
@@ -106,7 +106,7 @@ class JoinHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     amis: tuple[AmiJoins, ...] = ()
 
     def times(self, pool: str) -> PoolJoins:
-        """Those of a NodePool; empty ones when nothing is known."""
+        """Return the joins of a NodePool; empty when nothing is known."""
         return next((joins for joins in self.pools if joins.pool == pool), PoolJoins(pool))
 
 
@@ -190,7 +190,7 @@ def scope_prefix(cluster: str, node_class: str) -> str:
 
 
 def is_node_class(scope: str) -> bool:
-    """Whether a name stands for an EC2NodeClass, not for an instance type."""
+    """True if a name stands for an EC2NodeClass, not for an instance type."""
     return scope.startswith(_PREFIX)
 
 
@@ -203,6 +203,6 @@ def scope_text(scope: str) -> str:
 
 
 def is_left_alone(cluster: str, node_class: str, scopes: Iterable[str]) -> bool:
-    """Whether one of the names is that of the EC2NodeClass, whatever its manifest says now."""
+    """True if one of the names is the name of the EC2NodeClass, whatever its manifest says now."""
     start = scope_prefix(cluster, node_class)
     return any(scope.startswith(start) for scope in scopes)

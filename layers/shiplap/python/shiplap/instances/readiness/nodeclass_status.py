@@ -149,9 +149,10 @@ def manifest_digest(node_class: EC2NodeClass) -> str:
 
 
 def known_problem(known: InstallStatus, cluster: str, node_class: EC2NodeClass, now: float) -> str:
-    """Why nothing should be launched from an EC2NodeClass as it is now written, by its last inspection; empty if none.
+    """Return why Shiplap should launch nothing from an EC2NodeClass as it is now written; empty if there is no reason.
 
-    Only problems that a decision does not find out by itself count, so that a fixed one does not block launches.
+    The last inspection of the EC2NodeClass decides. Only problems that a decision does not find out by itself count,
+    so that a fixed problem does not block launches.
     """
     for status in (item for item in known.clusters if item.cluster == cluster and now < item.checked_at + _TRUSTED_S):
         for item in status.node_classes:
@@ -191,24 +192,24 @@ class DryRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class DryRuns(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Those of a cluster, sorted by EC2NodeClass."""
+    """The dry runs of a cluster, sorted by EC2NodeClass."""
 
     items: tuple[DryRun, ...] = ()
 
     def of(self, node_class: EC2NodeClass) -> DryRun | None:
-        """What is known of an EC2NodeClass as it is written now."""
+        """Return the dry run of an EC2NodeClass as it is written now; None if there is none."""
         name, manifest = node_class.metadata.name, manifest_digest(node_class)
         return next((item for item in self.items if (item.node_class, item.manifest) == (name, manifest)), None)
 
     def problem(self, node_class: EC2NodeClass) -> NodeClassProblem | None:
-        """Why EC2 would not launch from it, as far as is known."""
+        """Return why EC2 would not launch from an EC2NodeClass; None if no reason is known."""
         known = self.of(node_class)
         if known is None or not known.reason:
             return None
         return NodeClassProblem(VALIDATION, known.reason, known.message)
 
     def due(self, node_classes: Iterable[EC2NodeClass], now: float) -> tuple[EC2NodeClass, ...]:
-        """Those to be tried out again at `now`, epoch seconds."""
+        """Return the EC2NodeClasses that need a new dry run at `now`, epoch seconds."""
         return tuple(item for item in node_classes if (known := self.of(item)) is None or now >= known.again_at)
 
     def with_news(self, fresh: Iterable[DryRun], node_classes: Iterable[EC2NodeClass]) -> DryRuns:

@@ -54,9 +54,9 @@ class StatusUpdate(msgspec.Struct, frozen=True):
 
 
 class BufferCapacity(msgspec.Struct, frozen=True):
-    """What a plan found of a CapacityBuffer: its pods, how many of them are for `new` nodes or `missing`, and why.
+    """The result of a plan for a CapacityBuffer: its pods, the number for `new` nodes or `missing`, and the reason.
 
-    Without replicas, `reason` says why it has none.
+    Without replicas, `reason` holds why the buffer has none.
     """
 
     namespace: str
@@ -75,7 +75,7 @@ def status_updates(
     now: float,
     buffers: Iterable[BufferCapacity] = (),
 ) -> Iterator[StatusUpdate]:
-    """Those objects whose status is not what it should be, in the order given.
+    """Yield an update for each object whose status is not what it should be, in the order given.
 
     Args:
         objects: as the API server lists them; kinds without a status are passed over.
@@ -148,7 +148,7 @@ def _generations(objects: Iterable[RawObject], kind: str) -> dict[tuple[str, str
 
 
 class _Known:
-    """What statuses are computed from, by name."""
+    """Holds the facts that statuses are computed from, by name."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class _Known:
         self.now = now
 
     def validation(self, kind: str, metadata: Mapping[str, Any]) -> Condition:
-        """Whether an object validates."""
+        """Return the condition that shows whether an object validates."""
         name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
         reasons = self.refused.get((kind, namespace, name), ())
         if reasons:
@@ -181,7 +181,7 @@ class _Known:
         return Condition(VALIDATION, TRUE)
 
     def is_unplanned_buffer(self, item: RawObject) -> bool:
-        """Whether it is a CapacityBuffer that validates, and that no plan has seen, or that is being deleted."""
+        """True if the object is a valid CapacityBuffer that no plan has seen, or that is being deleted."""
         key = (str(item["metadata"].get("namespace", "")), str(item["metadata"].get("name", "")))
         return item.get("kind") == BUFFER and (BUFFER, *key) not in self.refused and key not in self.buffers
 
@@ -306,7 +306,7 @@ def _of_buffer(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
 
 
 def _provisioning(found: BufferCapacity) -> Condition:
-    """Whether all of a buffer has room on nodes that exist or have been launched."""
+    """Return the condition that shows whether all of a buffer has room on nodes that exist or have been launched."""
     if not found.replicas:
         return Condition(PROVISIONING, FALSE, "BufferEmpty")
     if found.new or found.missing:

@@ -66,7 +66,7 @@ def read_installs(path: Path) -> tuple[DescribedInstall, ...]:
 
 
 def is_description(path: Path) -> bool:
-    """Whether a file has the key `installs`. Raises InvalidInput."""
+    """True if a file has the key `installs`. Raises InvalidInput."""
     return any(KEY in document.data for document in read_documents(path))
 
 

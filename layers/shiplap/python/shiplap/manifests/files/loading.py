@@ -31,7 +31,7 @@ class FoundManifest(NamedTuple):
 
 
 class ManifestReport(msgspec.Struct, frozen=True):
-    """What was found in files.
+    """The manifests and the problems found in files.
 
     `manifests` holds what could be typed, problems or not; `problems` come in the order of reading; `checked` counts
     the objects that are or ought to be manifests, `skipped` those of other API groups. `sound` are those without

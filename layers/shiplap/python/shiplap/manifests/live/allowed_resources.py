@@ -1,4 +1,4 @@
-"""What the EC2NodeClasses of a cluster may name, where they are read from the cluster.
+"""The AWS resources that EC2NodeClasses may name, where Shiplap reads the EC2NodeClasses from the cluster.
 
 Whoever may write an EC2NodeClass decides what runs on a node with a node role. IAM policies know the union of all
 clusters of an install: without this list, whoever writes to one cluster could launch with the roles of another.
@@ -20,7 +20,7 @@ _PUBLIC_PARAMETERS = "aws/service/"
 
 
 class AllowedResources(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the EC2NodeClasses of one cluster may name; nothing else is launched with.
+    """The resources that EC2NodeClasses of one cluster may name; Shiplap launches with no other resource.
 
     An EC2NodeClass names none of `node_roles`, `instance_profiles`, `image_parameters` (names or ARNs of SSM
     parameters beside AWS's public ones), `volume_keys` (ids, ARNs or aliases of KMS keys) and `volume_snapshots` that

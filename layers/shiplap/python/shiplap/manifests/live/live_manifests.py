@@ -1,4 +1,4 @@
-"""What was last read of a cluster's manifests: the usable ones, the refused ones, and how long each stands."""
+"""The manifests of a cluster as last read: usable manifests, refused manifests, and how long each has stood."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LiveManifests(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def settles_at(self, now: float) -> float:
-        """When the next spec will have stood for SETTLED_S, in epoch seconds; 0 if all have."""
+        """Return the epoch second at which the next spec will have stood for SETTLED_S; 0 if all have."""
         return min((item.since + SETTLED_S for item in self.observed if now < item.since + SETTLED_S), default=0.0)
 
     def with_ages(self, before: LiveManifests, now: float) -> LiveManifests:
@@ -66,7 +66,7 @@ class LiveManifests(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, observed=tuple(aged))
 
     def says_the_same(self, other: LiveManifests) -> bool:
-        """Whether the objects of both say the same."""
+        """True if both hold the same objects with the same content."""
         return tuple(map(_identity, self.observed)) == tuple(map(_identity, other.observed))
 
 

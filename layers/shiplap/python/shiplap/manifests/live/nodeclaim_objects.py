@@ -81,7 +81,7 @@ class Deletion(msgspec.Struct, frozen=True, order=True):
 
 
 class ClaimDisruption(msgspec.Struct, frozen=True):
-    """What disruption has decided or remembers of a claim with a node; epoch seconds, 0 where nothing is known.
+    """Holds the facts of disruption about a claim with a node; times in epoch seconds, 0 where nothing is known.
 
     `reason` is that of the command that removes its node, empty without one. `quiet_since` is since when its pods have
     not changed, None for a node that disruption has not looked at.
@@ -94,7 +94,7 @@ class ClaimDisruption(msgspec.Struct, frozen=True):
 
 
 class ClaimObjectChanges(msgspec.Struct, frozen=True):
-    """What is to be done so that the objects show the claims; each tuple sorted by name.
+    """The changes that make the objects show the claims; each tuple is sorted by name.
 
     `created` are whole objects, their status included. `statuses`, `annotated` and `deleted` hold an object as it is;
     `statuses` with the status that it should have, `annotated` with annotations that it lacks. `taken_over` are objects
@@ -222,7 +222,7 @@ def _object_of(claim: NodeClaim, item: RawObject | None) -> RawObject | None:
 
 
 def _is_taken_over(item: RawObject, claim: NodeClaim) -> bool:
-    """Whether an object of nobody names the claim's instance."""
+    """True if an object that belongs to no install, and was not given back, names the claim's instance."""
     status, annotations = item.get("status"), item["metadata"].get("annotations")
     provider_id = status.get("providerID") if isinstance(status, Mapping) else None
     given_back = isinstance(annotations, Mapping) and GIVEN_BACK in annotations
@@ -250,7 +250,10 @@ def _is_guarded(node: Node, install: str) -> bool:
 
 
 def _deletion(claim: NodeClaim, item: RawObject | None, node: Node | None, now: float) -> Deletion | None:
-    """Whether a user has deleted one of the two objects, the earlier moment counting; or its age limit has come."""
+    """Return a claim's deletion if a user has deleted its NodeClaim or its Node, or if its age limit has come.
+
+    If a user has deleted both objects, the earlier moment counts.
+    """
     if item is None:
         is_missing = claim.is_standalone and claim.created_at + MISSING_S < now
         return Deletion(claim.name) if is_missing else None
@@ -266,7 +269,10 @@ def _deletion(claim: NodeClaim, item: RawObject | None, node: Node | None, now: 
 
 
 def _expiry(claim: NodeClaim, item: RawObject, now: float) -> Deletion | None:
-    """Whether a NodeClaim that a user wrote has reached its own age limit. Those of NodePools expire by disruption."""
+    """Return the deletion of a NodeClaim that a user wrote and that has reached its own age limit; else None.
+
+    Claims of NodePools expire by disruption.
+    """
     spec, created = item.get("spec", {}), item["metadata"].get("creationTimestamp")
     if not claim.is_standalone or not isinstance(created, str):
         return None
@@ -280,7 +286,7 @@ def _expiry(claim: NodeClaim, item: RawObject, now: float) -> Deletion | None:
 
 
 def _is_in_service(item: RawObject, nodes: Iterable[Node]) -> bool:
-    """Whether a user wrote a NodeClaim whose Node is ready: its claim may be lost, and is about to be written again."""
+    """True if a user wrote a NodeClaim whose Node is ready: its claim may be lost, and Shiplap will write it again."""
     if any(owner.get("kind") == "NodePool" for owner in item["metadata"].get("ownerReferences") or ()):
         return False
     uid = _uid(item)
@@ -350,7 +356,10 @@ def _plain(values: Any) -> Any:
 
 
 def _annotations(claim: NodeClaim) -> dict[str, str]:
-    """Those that change while a claim lives: hashes of a newer version, and when the node is ended at the latest."""
+    """Return the annotations that change while a claim lives.
+
+    They are the hashes of a newer version, and the moment at which the node ends at the latest.
+    """
     found = {key: value for key, value in claim.plan.annotations.items() if key in _HASHES}
     if claim.state in LEAVING_STATES and claim.deadline_at:
         found[TERMINATION_TIMESTAMP] = rfc3339(claim.deadline_at)
@@ -389,7 +398,7 @@ def _decided(
 
 
 def _is_consolidatable(pool: NodePool, facts: ClaimDisruption, now: float) -> bool:
-    """Whether consolidateAfter has passed. Nodes of static NodePools are never consolidated."""
+    """True if consolidateAfter has passed. Shiplap never consolidates nodes of static NodePools."""
     after_s = seconds_or_never(pool.spec.disruption.consolidate_after)
     if after_s is None or facts.quiet_since is None or pool.spec.replicas is not None:
         return False

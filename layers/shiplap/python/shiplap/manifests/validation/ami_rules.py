@@ -1,4 +1,4 @@
-"""What `amiSelectorTerms` and `amiFamily` of an EC2NodeClass must satisfy, and the family they come to."""
+"""Checks `amiSelectorTerms` and `amiFamily` of an EC2NodeClass, and derives the AMI family from both fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a CapacityBuffer must satisfy beyond its fields, and the pod templates it may point at."""
+"""Checks a CapacityBuffer beyond its fields, and the pod templates it may point at."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _SPEC: Path = ("spec",)
 
 
 def admission_problems(buffer: CapacityBuffer, data: Mapping[str, Any]) -> Iterator[Problem]:
-    """What an API server refuses. `data` is the buffer as it was written, where absent and empty differ."""
+    """Yield the problems for which an API server refuses the buffer.
+
+    `data` is the buffer as it was written, where absent and empty differ.
+    """
     spec = buffer.spec
     yield from metadata_problems(buffer.metadata)
     if spec.pod_template_ref is not None and spec.scalable_ref is not None:
@@ -30,7 +33,7 @@ def admission_problems(buffer: CapacityBuffer, data: Mapping[str, Any]) -> Itera
 
 
 def problems_of(buffer: CapacityBuffer, _data: Mapping[str, Any]) -> Iterator[Problem]:
-    """What makes a buffer unusable that an API server accepts."""
+    """Yield the problems that make a buffer unusable although an API server accepts it."""
     spec = buffer.spec
     yield from shiplap_annotations.unsupported(buffer.metadata.annotations, ("metadata", "annotations"))
     if spec.provisioning_strategy != STRATEGY:

@@ -13,7 +13,7 @@ from shiplap.manifests.decoding import Path, Problem
 
 
 def attempt(parse: Callable[[str], object], text: str, path: Path) -> Iterator[Problem]:
-    """What `parse` finds wrong with a text."""
+    """Yield the problem that `parse` finds in a text, if any."""
     try:
         parse(text)
     except ValueError as error:
@@ -27,7 +27,7 @@ def within(value: int | None, lowest: int, highest: int, path: Path) -> Iterator
 
 
 def absent(data: Mapping[str, Any], path: Path) -> bool:
-    """Whether a field was not written; a null was not."""
+    """True if a field is absent; a null counts as absent."""
     value: Any = data
     for step in path:
         value = value.get(step) if isinstance(value, Mapping) else None

@@ -1,4 +1,4 @@
-"""What the open `kubelet` map of an EC2NodeClass must satisfy.
+"""Checks the open `kubelet` map of an EC2NodeClass.
 
 Its fields are those of the kubelet's configuration file (kubelet.config.k8s.io/v1beta1), checked for spelling and type
 at every depth. Expressions in place of quantities are checked as far as that is possible without an instance type.
@@ -271,7 +271,7 @@ def _amount(text: str, path: Path) -> Iterator[Problem]:
 
 
 def _family_limits(kubelet: Mapping[str, Any], family: str) -> Iterator[Problem]:
-    """What the bootstrap of a family can hand to its kubelet. Users of Custom write their own."""
+    """Yield the settings that the bootstrap of a family cannot pass to its kubelet. Users of Custom write their own."""
     if family in ("", "AL2023", CUSTOM):
         return
     for field in kubelet:

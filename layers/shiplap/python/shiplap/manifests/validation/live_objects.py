@@ -36,7 +36,7 @@ class CheckedManifest(msgspec.Struct, frozen=True):
 
 
 def is_of_other_provider(node_pool: RawObject) -> bool:
-    """Whether a NodePool's nodes are somebody else's: its nodeClassRef is not an EC2NodeClass."""
+    """True if a NodePool's nodes belong to another provider: its nodeClassRef is not an EC2NodeClass."""
     reference: Any = node_pool
     for field in ("spec", "template", "spec", "nodeClassRef"):
         reference = reference.get(field) if isinstance(reference, Mapping) else None
@@ -71,7 +71,7 @@ def _as_written(data: RawObject) -> RawObject:
 
 
 def live_manifests(checked: Iterable[CheckedManifest]) -> LiveManifests:
-    """What a cluster's objects come to: manifests of those that are right and are not being deleted."""
+    """Return the manifests of a cluster. Only valid objects that are not being deleted are usable."""
     items = sorted(checked, key=lambda item: item.observed)
     usable = (item.manifest for item in items if not item.reasons and not item.observed.is_deleted)
     return LiveManifests(

@@ -55,7 +55,7 @@ MANIFEST_GROUPS = frozenset(group for group, _ in _KINDS if group)
 
 
 def is_manifest_kind(group: str, kind: str) -> bool:
-    """Whether objects of this kind are manifests."""
+    """True if objects of this kind are manifests."""
     return (group, kind) in _KINDS
 
 

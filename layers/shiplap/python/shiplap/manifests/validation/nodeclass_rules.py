@@ -1,4 +1,4 @@
-"""What an EC2NodeClass must satisfy beyond its fields: the rules of Karpenter's CRD, and what makes it usable.
+"""Checks an EC2NodeClass beyond its fields: by the rules of Karpenter's CRD, and by what makes it usable.
 
 `admission_problems` are refused by an API server with upstream's CRD. `problems_of` are not: they are found by
 Karpenter's checks at run time, or only Shiplap refuses them.
@@ -27,7 +27,10 @@ _RESERVED_TAGS = (
 
 
 def admission_problems(node_class: EC2NodeClass, data: Mapping[str, Any]) -> Iterator[Problem]:
-    """What an API server refuses. `data` is the node class as it was written, where absent and empty differ."""
+    """Yield the problems for which an API server refuses the node class.
+
+    `data` is the node class as it was written, where absent and empty differ.
+    """
     spec = data["spec"]
     yield from metadata_problems(node_class.metadata)
     yield from _identity(spec)
@@ -50,14 +53,14 @@ def admission_problems(node_class: EC2NodeClass, data: Mapping[str, Any]) -> Ite
 
 
 def problems_of(node_class: EC2NodeClass, _data: Mapping[str, Any]) -> Iterator[Problem]:
-    """What makes a node class unusable that an API server accepts."""
+    """Yield the problems that make a node class unusable although an API server accepts it."""
     yield from shiplap_annotations.node_class_problems(node_class.metadata.annotations, ("metadata", "annotations"))
     for rule in _RULES:
         yield from rule(node_class)
 
 
 def _identity(spec: Mapping[str, Any]) -> Iterator[Problem]:
-    """Who the nodes are. Written but empty is as wrong as not written."""
+    """Yield the problems of `role` and `instanceProfile`. An empty value is as wrong as an absent one."""
     written = [name for name in ("role", "instanceProfile") if spec.get(name) is not None]
     if len(written) != 1:
         yield ("spec",), "exactly one of role and instanceProfile must be set"

@@ -1,4 +1,4 @@
-"""What a NodeOverlay must satisfy beyond its fields: the rules of Karpenter's CRD, and what makes it usable.
+"""Checks a NodeOverlay beyond its fields: by the rules of Karpenter's CRD, and by what makes it usable.
 
 Unlike Karpenter, `capacity` in a file may name any resource, cpu, memory and pods included: it is the user's own
 correction of what a node yields.
@@ -25,7 +25,7 @@ _AWS_LABELS = frozenset(
 
 
 def admission_problems(overlay: NodeOverlay, _data: Mapping[str, Any]) -> Iterator[Problem]:
-    """What an API server refuses; but for `capacity`, which is wider here."""
+    """Yield the problems for which an API server refuses the overlay; but for `capacity`, which is wider here."""
     yield from metadata_problems(overlay.metadata)
     if overlay.spec.price is not None and overlay.spec.price_adjustment is not None:
         yield ("spec",), "price and priceAdjustment exclude each other"
@@ -41,7 +41,7 @@ def admission_problems(overlay: NodeOverlay, _data: Mapping[str, Any]) -> Iterat
 
 
 def problems_of(overlay: NodeOverlay, _data: Mapping[str, Any]) -> Iterator[Problem]:
-    """What makes an overlay unusable that an API server accepts."""
+    """Yield the problems that make an overlay unusable although an API server accepts it."""
     yield from shiplap_annotations.unsupported(overlay.metadata.annotations, ("metadata", "annotations"))
     yield from quantity_problems(overlay.spec.capacity, ("spec", "capacity"))
     specs = overlay.spec.requirements

@@ -1,4 +1,4 @@
-"""What a NodePool must satisfy beyond its fields: the rules of Karpenter's CRD, and what makes it usable.
+"""Checks a NodePool beyond its fields: by the rules of Karpenter's CRD, and by what makes it usable.
 
 `admission_problems` are refused by an API server with upstream's CRD. `problems_of` are not: they are found by
 Karpenter's checks at run time, or only Shiplap refuses them.
@@ -37,7 +37,10 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)
 
 
 def admission_problems(pool: NodePool, data: Mapping[str, Any]) -> Iterator[Problem]:
-    """What an API server refuses. `data` is the pool as it was written, where absent and zero differ."""
+    """Yield the problems for which an API server refuses the pool.
+
+    `data` is the pool as it was written, where absent and zero differ.
+    """
     yield from metadata_problems(pool.metadata)
     yield from _static(pool, data)
     yield from _reserved_labels(pool)
@@ -48,7 +51,7 @@ def admission_problems(pool: NodePool, data: Mapping[str, Any]) -> Iterator[Prob
 
 
 def transition_problems(pool: NodePool, before: NodePool) -> Iterator[Problem]:
-    """What an API server refuses of a pool that replaces another of its name."""
+    """Yield the changes that an API server refuses when a pool replaces another pool of its name."""
     if (pool.spec.replicas is None) != (before.spec.replicas is None):
         yield (*_SPEC, "replicas"), "a pool cannot begin or cease to have replicas; give the new pool another name"
     reference, former = pool.spec.template.spec.node_class_ref, before.spec.template.spec.node_class_ref
@@ -58,7 +61,7 @@ def transition_problems(pool: NodePool, before: NodePool) -> Iterator[Problem]:
 
 
 def problems_of(pool: NodePool, _data: Mapping[str, Any]) -> Iterator[Problem]:
-    """What makes a pool unusable that an API server accepts."""
+    """Yield the problems that make a pool unusable although an API server accepts it."""
     for rule in _RULES:
         yield from rule(pool)
 

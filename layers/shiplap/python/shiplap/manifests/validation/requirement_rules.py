@@ -1,4 +1,4 @@
-"""What every written requirement must satisfy, in a NodePool, a NodeOverlay or a pod's node affinity."""
+"""Checks every written requirement, in a NodePool, a NodeOverlay or a pod's node affinity."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def _is_natural(text: str) -> bool:
 
 
 def reserved_label(key: str, of_aws: Collection[str], also_allowed: Collection[str] = ()) -> str | None:
-    """Why the API server lets no manifest name a label: the system sets it, or its domain is reserved."""
+    """Return why the API server lets no manifest name a label, or None when a manifest may name it.
+
+    The system sets the label, its domain is reserved, or no instance type has the label.
+    """
     domain = key.partition("/")[0]
     if key in (labels.HOSTNAME, labels.NODE_POOL) and key not in also_allowed:
         return f"the label {key} is set by the system and cannot be asked for"

@@ -1,6 +1,6 @@
-"""Which NodeClaim objects of a cluster users have written, what they ask for, and which of them ask in vain.
+"""Finds the NodeClaim objects that users have written: the nodes they ask for, and the objects that ask in vain.
 
-What shows a claim has our label. What Karpenter has written has a NodePool, or the providerID of an instance.
+An object that shows a claim has our label. An object of Karpenter has a NodePool or an instance's providerID.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def standalone_objects(
 
 
 def is_of_a_user(item: RawObject) -> bool:
-    """Whether a NodeClaim asks for a node of an EC2NodeClass, has none yet, and belongs to no NodePool or install."""
+    """True if a NodeClaim asks for a node of an EC2NodeClass, has none yet, and belongs to no NodePool or install."""
     metadata = item["metadata"]
     marks, owners = metadata.get("labels") or {}, metadata.get("ownerReferences") or ()
     if INSTALL_LABEL in marks or labels.NODE_POOL in marks or metadata.get("deletionTimestamp"):
@@ -95,7 +95,7 @@ def _name(item: RawObject) -> str:
 
 
 def _not_ready(node_class: RawObject) -> str:
-    """What the condition Ready of an EC2NodeClass says if it is False."""
+    """Return the message of an EC2NodeClass's condition Ready if it is False; else an empty text."""
     conditions = (node_class.get("status") or {}).get("conditions") or ()
     ready: Mapping[str, Any] = next((item for item in conditions if item.get("type") == "Ready"), {})
     if node_class.get("kind") != NODE_CLASS_KIND or ready.get("status") != "False":

@@ -1,4 +1,4 @@
-"""What `userData` of an EC2NodeClass must satisfy for its family to merge it, found before anything is launched.
+"""Checks before any launch that the AMI family of an EC2NodeClass can merge its `userData`.
 
 A message never quotes user data: users keep secrets in it.
 """
@@ -23,7 +23,7 @@ _FIELD: Path = ("spec", "userData")
 
 
 def user_data_problems(node_class: EC2NodeClass) -> Iterator[Problem]:
-    """Why it cannot be made part of what nodes are told."""
+    """Yield the reasons why Shiplap cannot merge `userData` into the user data of nodes."""
     text = node_class.spec.user_data or ""
     size = len(text.encode(errors="surrogatepass"))
     if size > LIMIT_BYTES:
@@ -39,7 +39,7 @@ def user_data_problems(node_class: EC2NodeClass) -> Iterator[Problem]:
 
 
 def is_archive(text: str) -> bool:
-    """Whether user data is a MIME document, whichever of its headers comes first."""
+    """True if user data is a MIME document, whichever of its headers comes first."""
     start = text.lstrip().lower()
     return start.startswith(("mime-version:", "content-type:"))
 
@@ -54,7 +54,7 @@ def archive_message(text: str) -> Message:
 
 
 def archive_problem(text: str) -> str:
-    """What is wrong with a MIME document; empty for a sound one, and for one of a single part."""
+    """Return what is wrong with a MIME document; empty for a sound document, and for a document of a single part."""
     message = archive_message(text)
     if message.get_content_maintype() != "multipart":
         return ""

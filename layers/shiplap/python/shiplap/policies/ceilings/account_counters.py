@@ -11,8 +11,9 @@ import msgspec
 
 
 class CountedSpending(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a cluster has added to the counters, in millionths of a dollar: `total` to that of `month`.
+    """The dollars that one cluster has added to the account's counters, in millionths.
 
+    `total` went to the counter of `month`.
     `version` counts its writes, the last one `at` an epoch second.
     """
 
@@ -36,7 +37,7 @@ class AccountSpending(msgspec.Struct, frozen=True, omit_defaults=True):
         return AccountSpending(dict(sorted(totals.items())), self.hourly + change.more_hourly)
 
     def allows(self, change: CountChange) -> bool:
-        """Whether the counters are not above what the change asks for."""
+        """True if the counters do not exceed the most that the change allows."""
         total_fits = change.most_total is None or self.totals.get(change.after.month, 0) <= change.most_total
         return total_fits and (change.most_hourly is None or self.hourly <= change.most_hourly)
 
@@ -51,12 +52,12 @@ class CountChange(msgspec.Struct, frozen=True):
 
     @property
     def more_total(self) -> int:
-        """What is added to the month's counter; another month's keeps what was added to it."""
+        """The amount to add to the month's counter. The counter of another month keeps its amount."""
         return self.after.total - (self.before.total if self.before.month == self.after.month else 0)
 
     @property
     def more_hourly(self) -> int:
-        """What is added to the counter of prices per hour."""
+        """The amount to add to the counter of prices per hour."""
         return self.after.hourly - self.before.hourly
 
 

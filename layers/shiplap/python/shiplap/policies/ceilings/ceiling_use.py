@@ -1,4 +1,4 @@
-"""How much of each ceiling is used at a moment, from the claims of a cluster, its ledger and the account's counters."""
+"""Computes the use of each ceiling at a moment, from a cluster's claims, its ledger and the account's counters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _INTENDED = frozenset({"Empty", "Underutilized", "Drifted", "Expired", "ScaledDo
 
 
 class ClusterSpending(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a cluster has spent this month, reserves for the rest of it and costs per hour, by NodePool.
+    """The money that a cluster has spent this month, reserves for the rest of it and costs per hour, by NodePool.
 
     In millionths of a dollar. `month_left_s` are the seconds until the month ends, `lives_s` how long nodes usually
     live, `lost` the price per hour of lost nodes that no node in flight replaces. `by_namespace` is what was posted.
@@ -74,7 +74,7 @@ class ClusterSpending(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.total_spent + sum(self.reserved.values())
 
     def forecast(self, ledger: SpendingLedger) -> int:
-        """What the whole month will cost, by the cluster's ledger."""
+        """Forecast the cost of the whole month from the cluster's ledger."""
         return self.total_spent + forecast_micros(ledger.hours, self.month_left_s // HOUR_S)
 
     def total_of(self, node_pool: str) -> int:
@@ -83,14 +83,17 @@ class ClusterSpending(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def hourly_micros(claim: NodeClaim) -> int:
-    """What a claim counts per hour, in millionths of a dollar: until it is launched, the most it may cost."""
+    """Return the price per hour that a claim counts, in millionths of a dollar.
+
+    Until it is launched, this is the most it may cost.
+    """
     if claim.instance is None:
         return micros_of(max(claim.most_hourly, claim.hourly))
     return rate_of(claim, claim.most_hourly).micros
 
 
 def cluster_spending(claims: Iterable[NodeClaim], ledger: SpendingLedger | None, now: float) -> ClusterSpending:
-    """What a cluster spends.
+    """Return the spending of a cluster.
 
     Args:
         claims: all that have not ended, and those that ended and were not posted to their end.
@@ -153,7 +156,7 @@ def spending_view(
     counted: CountedSpending,
     account: AccountSpending,
 ) -> SpendingView:
-    """What decisions know: each ceiling with what is used of it, those of the account first."""
+    """Return the view of dollars for decisions: each ceiling with its use, the account's ceilings first."""
     uses = [_of_account(ceiling, spending, counted, account) for ceiling in account_ceilings]
     uses += [_of_cluster(ceiling, cluster, spending) for ceiling in ceilings]
     return SpendingView(tuple(uses), spending.month_left_s, spending.lives_s, spending.lost)
@@ -223,7 +226,7 @@ def change_of_account(
     account: AccountSpending,
     now: float,
 ) -> CountChange:
-    """What launches that were admitted add to the account's counters, and what these may be at most before.
+    """Return the amounts that admitted launches add to the account's counters, with the most that each may be before.
 
     Args:
         before: what the cluster has added so far.

@@ -18,10 +18,10 @@ from shiplap.policies.ceilings.ledger import HOUR_S
 
 
 class CeilingMode(StrEnum):
-    """What becomes of launches above a ceiling.
+    """Decides which launches a ceiling still lets pass once they exceed it.
 
-    warn: nothing. cheapest: only those that take the cheapest offering for their pods. priority: only those for pods
-    above a priority. stop: none.
+    warn: all launches. cheapest: only launches that take the cheapest offering for their pods. priority: only launches
+    for pods above a priority. stop: none.
     """
 
     WARN = "warn"
@@ -31,7 +31,7 @@ class CeilingMode(StrEnum):
 
 
 class CeilingScope(StrEnum):
-    """What a ceiling bounds."""
+    """The part of the bill that a ceiling bounds."""
 
     ACCOUNT = "account"
     CLUSTER = "cluster"
@@ -75,7 +75,7 @@ class Ceiling(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", f
 
 
 def ceiling_problems(ceilings: Sequence[Ceiling], *, of_account: bool) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """What is wrong with ceilings as written: the index and field, and the reason with what to write instead."""
+    """Yield each mistake in ceilings as written: index and field, and the reason with what to write instead."""
     for index, ceiling in enumerate(ceilings):
         for field, reason in _problems_of(ceiling, of_account=of_account):
             yield (index, field), reason
@@ -85,7 +85,7 @@ def ceiling_problems(ceilings: Sequence[Ceiling], *, of_account: bool) -> Iterat
 
 
 def _contradiction(ceiling: Ceiling, other: Ceiling, *, is_later: bool) -> str:
-    """Why another ceiling of the same scope and period leaves this one without effect, or nothing."""
+    """Return why another ceiling of the same scope and period leaves this one without effect; empty if it does not."""
     scopes = {(item.period, item.node_pool, item.namespace) for item in (ceiling, other)}
     if ceiling is other or len(scopes) > 1 or ceiling.mode is CeilingMode.WARN:
         return ""
@@ -124,7 +124,7 @@ def _problems_of(ceiling: Ceiling, *, of_account: bool) -> Iterator[tuple[str, s
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How ceilings regard a launch: by the priority of its pods, and whether it may draw on what is kept for recovery.
+    """The standing of a launch with ceilings: its pods' priority, and whether it may use what is kept for recovery.
 
     Such an exempt launch is refused by no mode but stop.
     """
@@ -156,7 +156,7 @@ class CeilingUse(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def title(self) -> str:
-        """How messages call it, such as `cluster prod, $12.00 per hour`."""
+        """The name of the ceiling in messages, such as `cluster prod, $12.00 per hour`."""
         scope = f"{self.scope} {self.name}" if self.name else f"{self.scope}"
         return f"{scope}, {dollars(self.limit)} per {self.period}"
 
@@ -167,7 +167,7 @@ class CeilingUse(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_reached(self) -> bool:
-        """Whether nothing fits below it any more that replaces nothing."""
+        """True if nothing fits below the ceiling any more that replaces nothing."""
         return self.used >= self.line
 
     def line_for(self, standing: Standing) -> int | None:
@@ -181,15 +181,16 @@ class CeilingUse(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.line
 
     def bounds(self, node_pool: str) -> bool:
-        """Whether nodes of this NodePool count."""
+        """True if nodes of this NodePool count towards the ceiling."""
         if self.scope is CeilingScope.NODE_POOL:
             return self.name == node_pool
         return self.scope is not CeilingScope.NAMESPACE
 
 
 class SpendingView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a decision knows of dollars. `lives_s` are how long nodes of a NodePool usually live, where that is known.
+    """The ceilings and costs that a decision knows.
 
+    `lives_s` holds how long nodes of a NodePool usually live, where that is known.
     `lost_micros` is the price per hour of nodes that leave or have just left and that no node in flight replaces yet.
     """
 
@@ -203,7 +204,7 @@ class SpendingView(msgspec.Struct, frozen=True, omit_defaults=True):
         return min(self.lives_s.get(node_pool, self.month_left_s), self.month_left_s)
 
     def charge(self, ceiling: CeilingUse, node_pool: str, hourly_micros: int) -> int:
-        """What a node of this price takes of a ceiling, in millionths of a dollar, rounded up."""
+        """Return the part of a ceiling that a node of this price takes, in millionths of a dollar, rounded up."""
         if ceiling.period == HOURLY_PERIOD:
             return hourly_micros
         return -(-hourly_micros * self.reserved_s(node_pool) // HOUR_S)
@@ -231,7 +232,7 @@ class SpendingView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SpreadLevel(msgspec.Struct, frozen=True):
-    """Where a launch stands among those for pods that one topology constraint spreads.
+    """The place of a launch among the launches for pods that one topology constraint spreads.
 
     `before` is how many pods its domain holds before its own `pods`: those on nodes, and those of launches that come
     first. Domains differ by at most `max_skew` pods.
@@ -265,7 +266,7 @@ class WantedLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def standing(self) -> Standing:
-        """How ceilings regard it."""
+        """The standing of the launch with ceilings."""
         return Standing(self.priority, self.replaces or self.priority >= CRITICAL_PRIORITY)
 
 
@@ -278,7 +279,7 @@ class AdmittedLaunch(msgspec.Struct, frozen=True):
 
 
 class LaunchVerdicts(msgspec.Struct, frozen=True):
-    """Which launches pass, in the order they were looked at, and why others are refused, by name.
+    """Holds the launches that pass, in the order in which they were looked at, and why the others are refused, by name.
 
     `after` is the view with what was admitted, `at_least` with the cheapest types of it alone. `slack` is how much more
     of each ceiling could be in use for the same answer: None where no launch depends on it.
@@ -392,7 +393,7 @@ class _Admitting:
         return replace(self._view, ceilings=ceilings, lost_micros=lost_micros)
 
     def _too_high(self, launch: WantedLaunch) -> str:
-        """Why a launch has to wait for refused ones of its spread; empty if it does not."""
+        """Return why a launch has to wait for refused launches of its spread; empty if it does not."""
         level = launch.level
         if level is None or level.series not in self._highest:
             return ""
@@ -403,7 +404,7 @@ class _Admitting:
         return [place for place, ceiling in enumerate(self._view.ceilings) if ceiling.bounds(launch.node_pool)]
 
     def _refused(self, launch: WantedLaunch) -> str:
-        """Why a launch is refused whatever its list is; empty if it is not."""
+        """Return why ceilings refuse a launch whatever its launch list is; empty if they do not."""
         reasons = (self._refusal(place, launch, _steps(launch)[0]) for place in self._bounding(launch))
         return next((reason for reason in reasons if reason), "")
 
@@ -424,7 +425,7 @@ class _Admitting:
             able = [item for item in able if self._widened(item) and item.dearer]
 
     def _widened(self, item: _Widening) -> bool:
-        """Whether ceilings have room for the next price of a launch, which it may cost from now on."""
+        """True if ceilings have room for the next price of a launch, which it may cost from now on."""
         launch, more, bounding = item.launch, item.dearer[0], self._bounding(item.launch)
         for place in bounding:
             lines = (self._view.ceilings[place].line_for(launch.standing), self._lowest[place])
@@ -437,7 +438,7 @@ class _Admitting:
         return True
 
     def _refusal(self, place: int, launch: WantedLaunch, most: int) -> str:
-        """Why a ceiling refuses the launch with types of at most this price; empty if it does not."""
+        """Return why a ceiling refuses the launch with types of at most this price; empty if it does not."""
         ceiling = self._view.ceilings[place]
         line = ceiling.line_for(launch.standing)
         if line is None or self._after(place, launch, most) <= line:
@@ -448,7 +449,7 @@ class _Admitting:
         return self._reason(place, launch, most)
 
     def _after(self, place: int, launch: WantedLaunch, most: int, before: int = 0) -> int:
-        """What is in use once a launch may cost this much, if it is charged with what it could cost `before`."""
+        """Return the amount in use once a launch may cost `most`, if it is charged with what it could cost `before`."""
         ceiling, view = self._view.ceilings[place], self._view
         charged = view.charge(ceiling, launch.node_pool, before) if before else 0
         return self._used[place] + view.charge(ceiling, launch.node_pool, most) - charged

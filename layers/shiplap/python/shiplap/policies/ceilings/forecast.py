@@ -12,7 +12,7 @@ _FASTEST = 2.0
 
 
 def forecast_micros(hours: Sequence[int], ahead: int) -> int:
-    """What the next `ahead` hours will cost, in millionths of a dollar.
+    """Forecast the cost of the next `ahead` hours, in millionths of a dollar.
 
     Each is what the same hour cost a week before, times the trend. With less than a week known it is the same hour of
     the day before, without a trend; with less than a day, the mean hour.
@@ -36,7 +36,10 @@ def forecast_micros(hours: Sequence[int], ahead: int) -> int:
 
 
 def _trend(hours: Sequence[int]) -> float:
-    """How many times as dear as a week before the last hours were, of at most a week; nearer 1 below a day."""
+    """Return the cost of the last hours, at most a week, over the cost a week before.
+
+    It is nearer 1 with less than a day.
+    """
     known = min(len(hours) - WEEK, WEEK)
     before, now = sum(hours[-known - WEEK : -WEEK]) if known > 0 else 0, sum(hours[-known:]) if known > 0 else 0
     if not before or not now:

@@ -189,7 +189,7 @@ class _SmallerNodes:
         return best
 
     def reasons_beside(self, best: _Bounded) -> dict[str, Unschedulable]:
-        """Why pods that the decided plan left out still wait beside the best plan, by pod."""
+        """Return why pods that the decided plan left out still wait beside the best plan, by pod."""
         left = self._left_out.keys() - best.served
         if not left:
             return {}
@@ -224,7 +224,7 @@ class _SmallerNodes:
         return best
 
     def _serves_more(self, tried: _Bounded, best: _Bounded, standing: Standing) -> bool:
-        """Whether more pods have a node, and only less important ones have none any more, of new nodes."""
+        """True if more pods have a new node, and only less important pods have lost theirs."""
         return bool(tried.served - best.served) and all(
             key in self._pods and _importance(self._standing(self._pods[key])) < _importance(standing)
             for key in best.served - tried.served

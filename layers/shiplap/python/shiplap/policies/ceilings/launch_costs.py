@@ -1,4 +1,4 @@
-"""What planned claims may cost, and whom they are for, as ceilings in dollars see them."""
+"""Finds what planned claims may cost, and whom they are for, as ceilings in dollars see them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def wanted_launches(
 
 
 class LaunchCosts:
-    """What planned claims may cost, and whom they are for."""
+    """Finds what planned claims may cost, and whom they are for."""
 
     def __init__(self, snapshot: Snapshot, view: SpendingView) -> None:
         self._snapshot = snapshot
@@ -65,7 +65,7 @@ class LaunchCosts:
         return [replace(self._wanted(claim), level=levels.get(claim.name)) for claim in claims]
 
     def _levels(self, claims: Iterable[PlannedClaim]) -> dict[str, SpreadLevel]:
-        """Where claims stand whose pods a required topology spread concerns, by name."""
+        """Return the spread level of each claim with pods that a required topology spread concerns, by name."""
         levels: dict[str, SpreadLevel] = {}
         counts: dict[str, Counter[str]] = {}
         for claim in sorted(claims, key=lambda claim: (claim.launch.price, claim.name)):
@@ -83,7 +83,7 @@ class LaunchCosts:
         return levels
 
     def _standing(self, namespace: str, rule: TopologySpreadConstraint) -> Counter[str]:
-        """How many pods that a spread counts each domain holds, on nodes or for claims in flight."""
+        """Count the pods of each domain that a spread counts, on nodes or for claims in flight."""
         view = self._snapshot.view
         counted: Counter[str] = Counter()
         for node in view.nodes:
@@ -101,12 +101,12 @@ class LaunchCosts:
         return counted
 
     def standing_of(self, pod: PodReference) -> Standing:
-        """How ceilings regard a launch for a pod of a claim that was asked about."""
+        """Return the standing with ceilings of a launch for a pod of a claim that was asked about."""
         priority = self._priority(pod)
         return Standing(priority, self._is_leaving(pod) or priority >= CRITICAL_PRIORITY)
 
     def may_hold(self, pods: Iterable[PodReference], pool: NodePool, most_micros: int | None) -> bool:
-        """Whether a node of a NodePool at this price per hour could hold any of these pods, by its size."""
+        """True if a node of a NodePool at this price per hour could hold any of these pods, by its size."""
         requests = [pod_requests(self._pods[pod.key]) for pod in pods]
         common = set.intersection(*map(set, requests)) if requests else set()
         smallest = {name: min(each[name] for each in requests) for name in common}
@@ -119,11 +119,11 @@ class LaunchCosts:
         return offering.available and (most_micros is None or _micros(item, offering) <= most_micros)
 
     def types_of(self, claim: PlannedClaim) -> Mapping[str, InstanceType]:
-        """What the claim's EC2NodeClass sells as its NodePool sees it, by name."""
+        """Return the types that the claim's EC2NodeClass sells as its NodePool sees them, by name."""
         return self._sold.of(claim.node_class, claim.node_pool)
 
     def offerings(self, claim: PlannedClaim, instance_type: str) -> list[Offering]:
-        """What the claim may be launched as in this type, of the capacity type that it is planned for."""
+        """Return the offerings of this type that the claim may be launched as, of its planned capacity type."""
         known = self.types_of(claim).get(instance_type)
         wanted = Requirements.of(claim.requirements)
         return [
@@ -199,7 +199,7 @@ class LaunchCosts:
         return known.spec.priority if known is not None else 0
 
     def _is_leaving(self, pod: PodReference) -> bool:
-        """Whether a pod that is planned for has a node, which then is on its way out."""
+        """True if a pod that is planned for has a node. That node is then on its way out."""
         known = self._pods.get(pod.key)
         return known is not None and bool(known.spec.node_name)
 
@@ -232,6 +232,6 @@ def _has_room(requests: Mapping[str, int], instance_type: InstanceType) -> bool:
 
 
 def _suits(instance_type: InstanceType, wanted: Requirements) -> bool:
-    """Whether the type's own labels satisfy what the claim wants of them, but for its name."""
+    """True if the type's own labels, except for its name, satisfy the claim's requirements."""
     own = (entry for entry in instance_type.requirements if entry.key != labels.INSTANCE_TYPE)
     return all(entry.key not in wanted or wanted[entry.key].intersects(entry) for entry in own)

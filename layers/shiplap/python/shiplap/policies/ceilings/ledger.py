@@ -32,12 +32,12 @@ OTHER_NODES = ""
 
 
 def is_billed(claim: NodeClaim) -> bool:
-    """Whether a claim has, or had, an instance."""
+    """True if a claim has, or had, an instance."""
     return claim.instance is not None
 
 
 def ended_at(claim: NodeClaim) -> float | None:
-    """When a claim's instance ended, epoch seconds; None while it may run."""
+    """Return when a claim's instance ended, epoch seconds; None while it may run."""
     return claim.changed_at if claim.state in FINAL else None
 
 
@@ -55,7 +55,7 @@ def billed_s(claim: NodeClaim, until: float) -> int:
 
 
 def cost_micros(claim: NodeClaim, since: float, until: float, rate: Rate) -> int:
-    """What a claim's instance costs from `since` to `until`, rounded up."""
+    """Return the cost of a claim's instance from `since` to `until`, rounded up."""
     seconds = billed_s(claim, until) - billed_s(claim, since)
     return -(-seconds * rate.micros // HOUR_S)
 
@@ -81,7 +81,7 @@ def month_end(at: float) -> int:
 
 
 class MonthOfSpending(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a cluster spent in one month, in millionths of a dollar: in all, by NodePool and by namespace.
+    """The spending of a cluster in one month, in millionths of a dollar: in all, by NodePool and by namespace.
 
     `estimated` is the part that was counted at an estimate. Namespaces add up to less than `spent`: nobody requested
     the rest.
@@ -109,7 +109,7 @@ class SpendingLedger(msgspec.Struct, frozen=True, omit_defaults=True):
     lives: dict[str, NodeLives] = {}
 
     def spent_in(self, at: float) -> MonthOfSpending:
-        """What was posted for the month of a moment."""
+        """Return the posted spending of the month of a moment."""
         month = month_of(at)
         return self.this_month if self.this_month.month == month else MonthOfSpending(month)
 
@@ -135,7 +135,7 @@ def begin(at: float) -> SpendingLedger:
 
 
 def is_due(ledger: SpendingLedger, at: float) -> bool:
-    """Whether a full hour has not been posted yet."""
+    """True if there is a full hour that has not been posted yet."""
     return ledger.posted_until + HOUR_S <= at
 
 
@@ -198,7 +198,7 @@ def _with_hour(
 
 
 def _lives(ledger: SpendingLedger, claims: Iterable[NodeClaim], until: int) -> dict[str, NodeLives]:
-    """How long nodes live, with those that ended in the hours that are posted now, and the ages of those that live."""
+    """Return how long nodes live, with nodes that ended in the hours posted now, and the ages of nodes that live."""
     ended: dict[str, list[float]] = {}
     ages: dict[str, list[float]] = {}
     for claim in claims:
@@ -215,7 +215,7 @@ def _lives(ledger: SpendingLedger, claims: Iterable[NodeClaim], until: int) -> d
 def running_micros(
     ledger: SpendingLedger, claims: Iterable[NodeClaim], at: float, rate_of: Callable[[NodeClaim], Rate]
 ) -> dict[str, int]:
-    """What has been spent this month since the last posting, in millionths of a dollar, by NodePool."""
+    """Return the spending of this month since the last posting, in millionths of a dollar, by NodePool."""
     since = max(ledger.posted_until, month_start(at))
     spent: dict[str, int] = {}
     for claim in claims:

@@ -1,4 +1,4 @@
-"""How long the nodes of a NodePool live, of which a launch's reservation is made.
+"""Estimates how long the nodes of a NodePool live, from which a launch's reservation follows.
 
 Nodes that still run have lived at least as long as they are old. Leaving them out would take a pool of long-lived nodes
 for one of short-lived ones, because only the short lives have ended. So the estimate is that of Kaplan and Meier, over

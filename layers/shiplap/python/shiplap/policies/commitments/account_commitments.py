@@ -1,4 +1,4 @@
-"""What AWS, or shiplap.yaml, says of an account's Savings Plans and Reserved Instances in one Region.
+"""Holds an account's Savings Plans and Reserved Instances in one Region, as AWS or shiplap.yaml states them.
 
 Money is in micro-dollars per hour, times are epoch seconds.
 """
@@ -37,7 +37,10 @@ class SavingsPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     rate_ppm: int = 0
 
     def rate(self, instance_type: str, listed: int) -> int:
-        """What an hour of a type takes of the commitment, `listed` being its on-demand price; 0: not covered."""
+        """Return the part of the commitment that an hour of a type takes; 0: not covered.
+
+        `listed` is its on-demand price.
+        """
         if self.family and family_of(instance_type) != self.family:
             return 0
         return -(-listed * self.rate_ppm // MICROS) if self.rate_ppm else self.rates.get(instance_type, 0)
@@ -136,7 +139,7 @@ class WrittenPlan(_Written, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CommitmentSettings(_Written, frozen=True, kw_only=True, omit_defaults=True):
-    """What of the account's commitments an install counts on.
+    """The part of the account's commitments that an install counts on.
 
     `counted_by` is REGION/NAME of the one install that counts them: every install that did would count the same
     dollars. `share` is the part, such as 80%, of what AWS shows for the account; without it AWS is asked only for the

@@ -18,7 +18,7 @@ from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput, Pricing, S
 
 
 class CommitmentInput(PolicyInput, frozen=True):
-    """What new nodes may use of Savings Plans and Reserved Instances."""
+    """The Savings Plans and Reserved Instances that new nodes may use."""
 
     room: CommitmentRoom
 

@@ -64,8 +64,9 @@ class RegionalRoom(msgspec.Struct, frozen=True, order=True):
 
 
 class CommitmentRoom(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is left for new nodes. Of `savings_plans` the commitment is what nothing uses, in AWS's order.
+    """The commitments left for new nodes.
 
+    `savings_plans` are in AWS's order, each with the commitment that nothing uses.
     `weight` is what a plan takes a committed dollar for while it looks for the nodes that are worth it: less than 1
     where more is left than is worth it at full price (see `scheduling.commitment_passes`). `weights` are those of
     single commitments, by the id of a Savings Plan or the scope of regional Reserved Instances.
@@ -79,13 +80,14 @@ class CommitmentRoom(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left."""
+        """True if nothing is left."""
         return not (self.zonal or self.regional or self.savings_plans)
 
 
 class Coverage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What commitments pay of an instance, micro-dollars per hour: `uncovered` is left to be paid at its list price.
+    """The part of an instance's price that commitments pay, micro-dollars per hour.
 
+    `uncovered` is left to be paid at its list price.
     `taken` is what it takes of Savings Plans, and the list price of what Reserved Instances cover; `weighed` is that at
     the weights of the room. `zonal`: a zonal Reserved Instance covers it.
     """
@@ -110,7 +112,7 @@ def quarters_of(instance_type: str) -> int:
 
 
 def scope_of(instance_type: str) -> str:
-    """What regional Reserved Instances of a type apply to: its family, or the type alone."""
+    """Return the scope of regional Reserved Instances of a type: its family, or the type alone."""
     family = family_of(instance_type)
     return instance_type if family in NOT_FLEXIBLE or not quarters_of(instance_type) else family
 
@@ -127,7 +129,7 @@ class CommitmentLedger:
 
     @property
     def room(self) -> CommitmentRoom:
-        """What is left now."""
+        """The room that is left now."""
         return CommitmentRoom(
             tuple(ZonalRoom(*key, count) for key, count in sorted(self._zonal.items()) if count),
             tuple(RegionalRoom(scope, left) for scope, left in sorted(self._regional.items()) if left),
@@ -139,7 +141,7 @@ class CommitmentLedger:
         )
 
     def quote(self, instance_type: str, zone: str, listed: int) -> Coverage:
-        """What would cover one more instance of a type in a zone, at a list price in micro-dollars per hour."""
+        """Return the coverage of one more instance of a type in a zone, at a list price in micro-dollars per hour."""
         return self._cover(instance_type, zone, listed, take=False)
 
     def take(self, instance_type: str, zone: str, listed: int) -> Coverage:
@@ -256,7 +258,10 @@ def room_left(
     ours: Iterable[InstanceUse],
     listed: Mapping[str, int],
 ) -> CommitmentRoom:
-    """What is left of what is counted on: the account's `others` take theirs first, then all `ours`."""
+    """Return the room left of the counted commitments.
+
+    The account's `others` take their part first, then all `ours`.
+    """
     ledger = CommitmentLedger(counted)
     ledger.settle(others, listed)
     ledger.settle(ours, listed)

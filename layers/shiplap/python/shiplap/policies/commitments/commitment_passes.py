@@ -208,7 +208,7 @@ def _joined(rooms: Sequence[CommitmentRoom]) -> CommitmentRoom:
 
 
 def room_behind(room: CommitmentRoom, claims: Sequence[PlannedClaim]) -> CommitmentRoom:
-    """What is left of the room once these claims of a plan have taken what pays for them."""
+    """Return the room left once these claims of a plan have taken the commitments that pay for them."""
     ledger = CommitmentLedger(room)
     for claim in claims:
         if claim.covered is not msgspec.UNSET:
@@ -217,7 +217,7 @@ def room_behind(room: CommitmentRoom, claims: Sequence[PlannedClaim]) -> Commitm
 
 
 def bill(plan: Plan, room: CommitmentRoom, types: _Types) -> float:
-    """What the claims of a plan would add to the bill, USD per hour, while the room is left."""
+    """Return the amount that the claims of a plan would add to the bill, USD per hour, while the room is left."""
     on_demand = [claim for claim in plan.node_claims if types.may_be_covered(claim)]
     uses = (InstanceUse(claim.launch.instance_type, claim.launch.zone, 1) for claim in on_demand)
     prices = {claim.launch.instance_type: _offering(claim)[2] for claim in on_demand}
@@ -257,13 +257,13 @@ class _Types:
         }
 
     def may_be_covered(self, claim: PlannedClaim) -> bool:
-        """Whether commitments may pay for what a claim would be launched as."""
+        """True if commitments may pay for the instance that a claim would be launched as."""
         launched = self.of(claim).get(claim.launch.instance_type)
         on_demand = claim.launch.capacity_type == labels.ON_DEMAND and claim.launch.price > 0
         return on_demand and launched is not None and is_linux(launched)
 
     def of(self, claim: PlannedClaim) -> dict[str, InstanceType]:
-        """Those of a claim's launch list, in its order."""
+        """Return the known types of a claim's launch list, in its order."""
         known = self._by_class.get(claim.node_class, {})
         return {name: known[name] for name in claim.instance_types if name in known}
 
@@ -295,7 +295,7 @@ def _kept(
 
 
 def _saved(worth: float, cover: Coverage) -> float:
-    """What a weighed dollar of commitments saves, by a claim whose pods cost so much at list prices."""
+    """Return the saving per weighed dollar of commitments, for a claim whose pods cost `worth` at list prices."""
     return round((worth - cover.uncovered / MICROS) / max(cover.weighed / MICROS, 1e-9), 6)
 
 
@@ -304,13 +304,16 @@ def _order(claim: PlannedClaim, cover: Coverage, saved: float) -> tuple[float, f
 
 
 def _fullness(claim: PlannedClaim) -> float:
-    """How much of its scarcest resource a claim uses."""
+    """Return the share of its scarcest resource that a claim uses."""
     shares = (claim.requests.get(name, 0) / amount for name, amount in claim.allocatable.items() if amount)
     return round(max(shares, default=0.0), 6)
 
 
 def _quote(claim: PlannedClaim, ledger: CommitmentLedger, types: _Types) -> Coverage:
-    """What covers a claim's launch. Static nodes and rooms for virtual pods are planned at what is left over."""
+    """Return the coverage of a claim's launch.
+
+    The plan gives static nodes and rooms for virtual pods what is left over.
+    """
     if not claim.pods or claim.virtual_pods or not types.may_be_covered(claim):
         return Coverage(1, 1)
     return ledger.quote(*_offering(claim))
@@ -365,7 +368,7 @@ def _marked(plan: Plan, room: CommitmentRoom, types: _Types) -> Plan:
 
 
 def _like(item: InstanceType, claim: PlannedClaim, cover: Coverage, ledger: CommitmentLedger) -> bool:
-    """Whether an instance of a type in the launch's zone would be covered no less than the launch, and as cheaply."""
+    """True if commitments would cover a type in the launch's zone no less than the launch, and as cheaply."""
     if item.name == claim.launch.instance_type:
         return True
     price = min(

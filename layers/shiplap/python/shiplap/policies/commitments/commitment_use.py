@@ -1,4 +1,4 @@
-"""Who uses commitments: what each cluster of an install runs on demand, shared so that none counts what another takes.
+"""Tracks the commitments that each cluster of an install uses on demand, so that none counts what another takes.
 
 A cluster notes what it runs and is about to launch before it commits the launch. A note replaces all clusters' notes at
 once and only if none has changed since it was read, so of two clusters that plan on the same room one plans again. What
@@ -27,7 +27,7 @@ FORGOTTEN_S = 24 * 3600.0
 
 
 class ClusterUse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a cluster runs on demand, noted `at`, epoch seconds."""
+    """The instances that a cluster runs on demand, noted `at`, epoch seconds."""
 
     at: float
     instances: tuple[InstanceUse, ...] = ()
@@ -40,7 +40,7 @@ class SharedUse(msgspec.Struct, frozen=True, omit_defaults=True):
     clusters: dict[str, ClusterUse] = {}
 
     def of_others(self, cluster: str, now: float) -> tuple[InstanceUse, ...]:
-        """What the other clusters use at `now`, together."""
+        """Return the instances that the other clusters use at `now`, together."""
         return merged(
             *(use.instances for name, use in self.clusters.items() if name != cluster and now - use.at <= FORGOTTEN_S)
         )
@@ -53,7 +53,7 @@ class SharedUse(msgspec.Struct, frozen=True, omit_defaults=True):
     def noted(
         self, cluster: str, running: Iterable[InstanceUse], planned: Iterable[InstanceUse], now: float
     ) -> ClusterUse | None:
-        """What a cluster should note now; None while its note says so already."""
+        """Return the use that a cluster should note now; None while its note holds it already."""
         known = self.clusters.get(cluster, ClusterUse(0.0))
         base = merged(running)
         if now - known.at < HELD_S:
@@ -74,7 +74,7 @@ def _most(one: tuple[InstanceUse, ...], other: tuple[InstanceUse, ...]) -> tuple
 
 
 class UsedCommitments(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What disruption knows of commitments: those counted on, less the account's other instances, and who uses them.
+    """The commitments that disruption knows: the counted ones, less the account's other instances, and their users.
 
     `uses` are all clusters' instances. `listed` are the on-demand prices of their types, micro-dollars per hour.
     """
@@ -84,7 +84,7 @@ class UsedCommitments(msgspec.Struct, frozen=True, omit_defaults=True):
     listed: dict[str, int] = {}
 
     def unpaid(self, uses: Iterable[InstanceUse], listed: Mapping[str, int] | None = None) -> int:
-        """What these instances cost beside the commitments, micro-dollars per hour."""
+        """Return the cost of these instances beside the commitments, micro-dollars per hour."""
         return CommitmentLedger(self.counted).settle(uses, self.listed if listed is None else listed)
 
     def idle(self, removed: Iterable[InstanceUse], added: Iterable[InstanceUse], listed: Mapping[str, int]) -> int:

@@ -1,4 +1,4 @@
-"""What a unit of each commitment is worth, all of them together: the dual values of a small linear program.
+"""Values a unit of each commitment, all commitments together: the dual values of a small linear program.
 
 The program buys the nodes of plans that were made, in fractions, so that they hold all pods, and lets commitments pay
 for them as far as there is room. What one more unit of a commitment would save is its weight: at that price exactly the
@@ -45,7 +45,7 @@ class BoughtNode(msgspec.Struct, frozen=True):
 
 
 class PodDemand:
-    """What pods ask for, by the NodePool they got in a first plan and by resource: the rows of the program."""
+    """The requests of pods, by the NodePool they got in a first plan and by resource: the rows of the program."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
         home = {pod.key: claim.node_pool for claim in plan.node_claims for pod in claim.pods}
@@ -68,11 +68,11 @@ class PodDemand:
         return rest
 
     def worth(self, claim: PlannedClaim, values: Floats) -> float:
-        """What a claim's pods cost where a unit of each row costs so much [rows]."""
+        """Return the cost of a claim's pods where a unit of each row costs `values` [rows]."""
         return float((self.of(claim.pods) * values).sum())
 
     def of(self, pods: Iterable[PodReference]) -> Floats:
-        """What these pods ask for together [rows]."""
+        """Return the sum of these pods' requests [rows]."""
         asks = np.zeros(self._rows)
         for pod in pods:
             for row, amount in self._asks.get(pod.key, ()):
@@ -95,7 +95,7 @@ def bought_nodes(demand: PodDemand, claims: Sequence[PlannedClaim], covered: Map
 
 
 def list_values(demand: PodDemand, nodes: Sequence[BoughtNode]) -> Floats:
-    """What a unit of each row [rows] costs at list prices, USD per hour, where these nodes may be bought."""
+    """Return the cost of a unit of each row [rows] at list prices, USD per hour, where these nodes may be bought."""
     if not len(demand.total):
         return demand.total
     columns = np.array([node.asks / demand.scale for node in nodes]).T
@@ -118,7 +118,7 @@ class WeighedCommitments(msgspec.Struct, frozen=True):
 
 
 def weighed_commitments(demand: PodDemand, nodes: Sequence[BoughtNode], room: CommitmentRoom) -> WeighedCommitments:
-    """What commitments of a room are worth where these nodes may be bought."""
+    """Return the worth of a room's commitments where these nodes may be bought."""
     limits = {item.scope: float(item.quarters) for item in room.regional}
     limits |= {plan.id: float(plan.commitment) for plan in room.savings_plans}
     rows, size = len(demand.total), len(demand.total) + len(limits)
@@ -140,7 +140,7 @@ def weighed_commitments(demand: PodDemand, nodes: Sequence[BoughtNode], room: Co
 
 
 def _uncovered(nodes: Sequence[BoughtNode]) -> float:
-    """What a row costs that nothing covers: much more than all nodes together."""
+    """Return the cost of a row that nothing covers: much more than all nodes together."""
     return _ARTIFICIAL * max(sum(node.hourly for node in nodes), 1.0)
 
 
@@ -163,7 +163,7 @@ def _columns(
 
 
 def _takes(node: BoughtNode, room: CommitmentRoom) -> list[tuple[str, int]]:
-    """What a node takes of each commitment that covers it whole."""
+    """Return the amount that a node takes of each commitment that covers it whole."""
     scope, listed = scope_of(node.instance_type), round(node.hourly * MICROS)
     found = [(item.scope, quarters_of(node.instance_type) or 1) for item in room.regional if item.scope == scope]
     for plan in room.savings_plans:

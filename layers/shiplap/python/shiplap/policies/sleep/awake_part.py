@@ -14,7 +14,7 @@ from shiplap.scheduling.model.snapshot import Snapshot
 
 
 class AsleepPart(msgspec.Struct, frozen=True):
-    """What is not planned for: pods that wait for the end of their sleep, and buffers that keep no room until then."""
+    """Holds what is not planned for: pods that wait for their sleep to end, and buffers without room until then."""
 
     pods: tuple[Unschedulable, ...] = ()
     buffers: tuple[BufferState, ...] = ()

@@ -19,7 +19,7 @@ from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput, Snapshot
 
 
 class SleepInput(PolicyInput, RemovesNodes, frozen=True):
-    """What sleeps in a cluster at the moment of a decision."""
+    """The state of a cluster's sleep at the moment of a decision."""
 
     state: SleepState
 

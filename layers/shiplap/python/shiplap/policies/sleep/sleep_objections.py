@@ -1,4 +1,4 @@
-"""Why a node must not leave for sleep after all; without numpy, for those that do not plan."""
+"""Finds why a node must not leave for sleep after all. Works without numpy, for functions that do not plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from shiplap.scheduling.model.planned_pods import is_recreated, owner_kind
 
 
 def awake_pod(sleepers: SleepingPods, pods: Iterable[Pod]) -> str:
-    """Why the first of these pods that does not sleep keeps its node; empty if all sleep, or belong to the node."""
+    """Return why the first of these pods that does not sleep keeps its node.
+
+    Empty if all pods sleep, or belong to the node.
+    """
     for pod in sorted(pods, key=lambda item: item.key):
         if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp or not is_recreated(pod):
             continue
@@ -26,7 +29,7 @@ def awake_pod(sleepers: SleepingPods, pods: Iterable[Pod]) -> str:
 def objection_to_sleep(
     state: SleepState | None, pool: str, pods: Sequence[Pod], pools: Sequence[NodePool], *, has_begun: bool = False
 ) -> str:
-    """Why a node that was closed for sleep must not be emptied after all, or nothing.
+    """Return why a node that was closed for sleep must not be emptied after all, or nothing.
 
     Args:
         state: what sleeps now.

@@ -1,4 +1,4 @@
-"""What shiplap.yaml says of sleep in one cluster: nothing sleeps that it does not name."""
+"""Holds the settings in shiplap.yaml for sleep in one cluster: nothing sleeps that they do not name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WindowSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
     namespaces: tuple[str, ...] = ()
 
     def is_of_pool(self, name: str) -> bool:
-        """Whether an armed NodePool sleeps in it."""
+        """True if an armed NodePool sleeps in the window."""
         return not self.namespaces and (not self.node_pools or name in self.node_pools)
 
 

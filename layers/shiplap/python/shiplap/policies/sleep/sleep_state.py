@@ -1,4 +1,4 @@
-"""What sleeps at a moment: the windows that are open, less rehearsals, wakes and everything that is in doubt.
+"""Decides what sleeps at a moment: the windows that are open, less rehearsals, wakes and everything that is in doubt.
 
 Whatever is doubtful keeps nodes: what cannot be read, is empty, would sleep for more than a week, was never rehearsed.
 """
@@ -35,7 +35,7 @@ WHOLE_REHEARSAL_S = 900.0
 
 
 class SleepNotes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is remembered of a cluster's sleep. Times are epoch seconds.
+    """The notes that are kept of a cluster's sleep. Times are epoch seconds.
 
     `rehearsed` maps windows, by their place in the settings whose digest is `digest`, to the end of their rehearsal. A
     NodePool that an annotation narrows has a rehearsal of its own, by the place and its name: `0/dev`. `taken` nodes
@@ -79,7 +79,7 @@ class SleepState(msgspec.Struct, frozen=True, omit_defaults=True):
     woken: int = 0
 
     def asleep(self, kind: str) -> dict[str, SleepingScope]:
-        """What sleeps in earnest, by name."""
+        """Return the scopes of a kind that sleep in earnest, by name."""
         return {scope.name: scope for scope in self.scopes if scope.kind == kind and not scope.rehearsal}
 
     def lasting(self, until: float) -> SleepState:
@@ -108,7 +108,7 @@ def _can_sleep(pool: NodePool) -> bool:
 
 
 def annotation_problem(pool: NodePool) -> str:
-    """What is wrong with the annotation of a NodePool; empty without one, and if it can be read."""
+    """Return the problem with the annotation of a NodePool; empty without an annotation, and if it can be read."""
     try:
         _narrowing(pool.metadata.annotations.get(SLEEP, NEVER))
     except ValueError as error:
@@ -117,14 +117,14 @@ def annotation_problem(pool: NodePool) -> str:
 
 
 def is_any_open(settings: SleepSettings, now: float) -> bool:
-    """Whether a window of the settings is open, so that what is remembered matters. One that cannot be read is not."""
+    """True if a window of the settings is open, so that the notes matter. A window that cannot be read is not open."""
     return any(_open_span(_spans(item, now)[0], now) is not None for item in settings.windows)
 
 
 def sleep_state(
     settings: SleepSettings, pools: Sequence[NodePool], joins: JoinHistory, notes: SleepNotes, now: float
 ) -> SleepState:
-    """What sleeps now.
+    """Return the state of sleep now.
 
     Args:
         settings: of the cluster.
@@ -187,8 +187,9 @@ def with_taken(state: SleepState, notes: SleepNotes, nodes: int, now: float) -> 
 
 
 def lead_s(times: PoolJoins) -> float:
-    """How long before the end of a window its NodePool is woken, in seconds: nodes are ready by then, 19 in 20 times.
+    """Return how many seconds before the end of a window to wake its NodePool.
 
+    Nodes are ready by that end 19 in 20 times.
     The 95th percentiles of the times from launch to registration and from there to be complete, and a sweep.
     """
     if min(len(times.register_s), len(times.initialize_s)) < FEWEST_SAMPLES:
@@ -223,7 +224,7 @@ def _woken_until(spans: _Spans, notes: SleepNotes, now: float) -> int:
 
 
 class _Spans:
-    """When each NodePool and each namespace would sleep around a moment, by the windows that say so."""
+    """Finds when each NodePool and each namespace would sleep around a moment, by the windows that name it."""
 
     def __init__(self, settings: SleepSettings, pools: Sequence[NodePool], now: float) -> None:
         self.doubts: list[str] = []
@@ -307,7 +308,7 @@ def _names(item: WindowSettings, kind: str, name: str) -> bool:
 
 
 def _spans(item: WindowSettings, now: float) -> tuple[list[Span], str]:
-    """When a window is open around a moment, or why that is not known."""
+    """Return the spans of a window around a moment, or why they are not known."""
     try:
         return list(_around(parse_window(item.when), now)), ""
     except ValueError as error:

@@ -59,7 +59,7 @@ class SleepWindow(msgspec.Struct, frozen=True):
     on: date | None = None
 
     def opens_on(self, day: date) -> bool:
-        """Whether it opens on a day of its zone."""
+        """True if the window opens on a day of its zone."""
         return day == self.on or day.weekday() in self.weekdays
 
 
@@ -83,7 +83,9 @@ def parse_window(text: str) -> SleepWindow:
 
 
 def spans_of(window: SleepWindow, after: float, until: float) -> Iterator[Span]:
-    """When a window is open between two moments (epoch seconds), by its start; it may begin earlier and end later.
+    """Yield the spans of a window between two moments (epoch seconds), by start.
+
+    A span may begin earlier and end later.
 
     Raises:
         ValueError: this machine does not know the time zone.

@@ -91,7 +91,7 @@ def find_sleeping(
 
 
 class _Evictions:
-    """How many pods each PodDisruptionBudget still lets go."""
+    """Counts the pods that each PodDisruptionBudget still lets go."""
 
     def __init__(self, limits: PdbLimits, leaving: Iterable[Pod]) -> None:
         self._limits = limits
@@ -104,7 +104,7 @@ class _Evictions:
         self._taken.update(budget.key for pod in pods for budget in self._covering(pod))
 
     def refuse(self, pods: Iterable[Pod]) -> str:
-        """Why these pods cannot all go, or nothing."""
+        """Return why these pods cannot all go, or nothing."""
         wanted = Counter(budget.key for pod in pods for budget in self._covering(pod))
         for key, number in sorted(wanted.items()):
             left = max(self._left.get(key, 0) - self._taken[key], 0)

@@ -1,4 +1,4 @@
-"""Which pods sleep: those of sleeping namespaces, and those that no awake NodePool would take.
+"""Decides which pods sleep: pods of sleeping namespaces, and pods that no awake NodePool would take.
 
 A pod that could also run on a NodePool that is awake does not sleep: if its node left, it would have another launched
 there, and nothing would be saved. It keeps its node instead, and says so.
@@ -37,15 +37,15 @@ class SleepingPods:
 
     @property
     def any(self) -> bool:
-        """Whether anything sleeps."""
+        """True if anything sleeps."""
         return bool(self._namespaces or self._pools)
 
     def reason(self, pod: Pod) -> str:
-        """Why a pod sleeps; empty if it is awake."""
+        """Return why a pod sleeps; empty if it is awake."""
         return self._answer(pod)[0]
 
     def awake_because(self, pod: Pod) -> str:
-        """Why a pod is awake; empty if it sleeps."""
+        """Return why a pod is awake; empty if it sleeps."""
         return self._answer(pod)[1]
 
     def _answer(self, pod: Pod) -> tuple[str, str]:
@@ -60,7 +60,7 @@ class SleepingPods:
         return (why, "") if why else ("", f"pod {pod.key} {awake}")
 
     def _by_pools(self, pod: Pod) -> tuple[str, str]:
-        """Why the NodePools let a pod sleep, and why they do not."""
+        """Return why the NodePools let a pod sleep, and why they do not."""
         spec = pod.spec
         affinity = spec.affinity.node_affinity if spec.affinity is not None else None
         key = (tuple(sorted(spec.node_selector.items())), affinity, spec.tolerations)
@@ -85,7 +85,10 @@ class SleepingPods:
 
 
 def _requirements(pool: NodePool) -> Requirements:
-    """What nodes of a pool are like. A requirement with globs is left out: then more pods fit, and fewer sleep."""
+    """Return the requirements that nodes of a pool meet.
+
+    It omits a requirement with globs: then more pods fit, and fewer sleep.
+    """
     template = pool.spec.template
     given = {
         **template.metadata.labels,

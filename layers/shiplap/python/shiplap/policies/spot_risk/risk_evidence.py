@@ -29,7 +29,7 @@ _HELD_BACK = 4
 
 
 class OfferingEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of one instance type as spot in one zone, in weights of the time at which it was read.
+    """The evidence on one instance type as spot in one zone, in weights of the time at which it was read.
 
     `node_hours` and `interruptions` are by part of the day; a quarter of the nodes is held back: theirs are in
     `held_back_node_hours` and `held_back_interruptions`, which tell whether the parts of the day differ.
@@ -77,7 +77,7 @@ class EvidenceChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     refusals: int = 0
 
     def weighted(self) -> dict[str, float]:
-        """What is added to the stored sums, by their names, in stored weights."""
+        """Return the amounts to add to the stored sums, by their names, in stored weights."""
         weight, held_back = weight_at(self.at), is_held_back(self.node)
         sums = {
             f"{'H' if held_back else 'h'}{part}": hours * weight for part, hours in enumerate(self.node_hours) if hours
@@ -92,7 +92,7 @@ class EvidenceChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def summed(changes: Iterable[EvidenceChange]) -> dict[str, float]:
-    """What some changes of one offering add to its stored sums, together."""
+    """Return the amounts that some changes of one offering add to its stored sums, together."""
     sums: dict[str, float] = {}
     for change in changes:
         for name, amount in change.weighted().items():
@@ -130,7 +130,7 @@ def day_part(at: float) -> int:
 
 
 def is_held_back(node: str) -> bool:
-    """Whether the evidence of a node is held back: a quarter of all nodes, by a digest of the name."""
+    """True if the evidence of a node is held back: a quarter of all nodes, by a digest of the name."""
     return bool(node) and sha256(node.encode()).digest()[0] % _HELD_BACK == 0
 
 

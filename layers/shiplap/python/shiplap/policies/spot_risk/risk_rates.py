@@ -1,4 +1,4 @@
-"""How often spot interrupts an offering, estimated from little evidence: a hierarchical Gamma-Poisson model.
+"""Estimates how often spot interrupts an offering, from little evidence, with a hierarchical Gamma-Poisson model.
 
 Interruptions of an offering are a Poisson process; its rate is drawn from a Gamma distribution around the rate of its
 family in its zone, which is drawn from one around the rate of the account, which has the prior. So an offering without
@@ -83,14 +83,17 @@ class RiskRates:
         return self._rates[key]
 
     def at_least(self, zone_id: str, instance_type: str) -> float:
-        """What the rate exceeds nine times in ten, by Wilson's and Hilferty's approximation of a Gamma distribution."""
+        """Return the value that the rate exceeds nine times in ten.
+
+        It uses Wilson's and Hilferty's approximation of a Gamma distribution.
+        """
         events, _ = self._counts.get((zone_id, instance_type), (0.0, 0.0))
         shape = 1.0 / self._spread_of_types + events
         root = 1.0 - 1.0 / (9.0 * shape) - SURE_DEVIATES / (3.0 * math.sqrt(shape))
         return self.of(zone_id, instance_type) * max(root, 0.0) ** 3
 
     def evidence(self, zone_id: str, instance_type: str) -> OfferingEvidence:
-        """What is known of the offering itself."""
+        """Return the evidence on the offering itself."""
         return self._known.get((zone_id, instance_type)) or OfferingEvidence(zone_id, instance_type)
 
     def _estimate(self, zone_id: str, instance_type: str) -> float:
@@ -136,7 +139,7 @@ class RiskRates:
 
 
 def dispersion(evidence: Iterable[OfferingEvidence]) -> float:
-    """How many interruptions tell as much as one would if they came one by one; at least 1.
+    """Return how many interruptions show as much as one would if they came one by one; at least 1.
 
     Of independent ones, (count - expected)^2 / expected over the parts of a day adds up to one less than the parts. Of
     old evidence, which counts less, it is less: the estimate is a cautious one.

@@ -1,4 +1,4 @@
-"""Which spot offerings of a launch list are asked for once it is known how often each is interrupted.
+"""Decides which spot offerings of a launch list to ask for, once it is known how often each is interrupted.
 
 EC2 chooses among the offerings of a launch by their price and by how much capacity there is, which it alone knows. So
 the list is not put into an order. It is only shortened, as far as a choice is left: by what is dear, and by what is
@@ -44,7 +44,7 @@ class SpotRiskSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="
 
     @property
     def is_on(self) -> bool:
-        """Whether evidence is collected and read."""
+        """True if evidence is collected and read."""
         return self.mode in ("observe", "prefer")
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -56,7 +56,7 @@ class SpotRiskSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="
 
 
 class KnownSpotRisk(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a decision knows of the risk of spot; `move_cost` is the cluster's, USD for a pod."""
+    """The risk of spot as a decision knows it; `move_cost` is the cluster's, USD for a pod."""
 
     settings: SpotRiskSettings
     move_cost: float
@@ -78,7 +78,7 @@ class SpotOffering(msgspec.Struct, frozen=True):
 
 
 def exposure_micros(move_cost: float, pods: int, price_micros: int) -> int:
-    """What one interruption costs: every pod moves at `move_cost` USD, and another node boots at this price."""
+    """Return the cost of one interruption: every pod moves at `move_cost` USD, and another node boots at this price."""
     return round(move_cost * 1e6) * pods + price_micros * BOOT_S // 3600
 
 
@@ -111,7 +111,7 @@ def risk_of_launch(
     move_cost: float,
     settings: SpotRiskSettings,
 ) -> RiskOfLaunch | None:
-    """What to ask for of a launch list; None when it has no spot offering.
+    """Choose what to ask for of a launch list; None when it has no spot offering.
 
     Args:
         offerings: the available spot offerings of the list.
@@ -143,7 +143,7 @@ def risk_of_launch(
 
 
 def most_of_pool(spot_nodes: int) -> int:
-    """How many of a pool's spot nodes one offering may have while it is preferred: its share, and one in any case."""
+    """Return how many of a pool's spot nodes a preferred offering may have: its share, and one in any case."""
     return max(spot_nodes * MOST_SHARE_PER_CENT // 100, 1)
 
 
@@ -158,7 +158,10 @@ def _priced(
 
 
 def _avoided(listed: list[_Priced]) -> list[_Priced]:
-    """What is surely interrupted more often than the median although EC2 gives something as cheap that is not."""
+    """Return the offerings that are surely interrupted more often than the median.
+
+    For each of the offerings EC2 gives another one as cheap that is not.
+    """
     median = sorted(item.rate for item in listed)[len(listed) // 2]
     feared = [item for item in listed if item.node_hours and item.least_rate > median]
     calm = [item for item in listed if item not in feared]
@@ -166,7 +169,7 @@ def _avoided(listed: list[_Priced]) -> list[_Priced]:
 
 
 def _can_replace(item: _Priced, other: _Priced) -> bool:
-    """Whether EC2 probably gives another offering, at about the same cost, once it is not asked for this one."""
+    """True if EC2 probably gives another offering, at about the same cost, once it is not asked for this one."""
     as_cheap = (100 - CHEAPER_PER_CENT) * item.cost <= 100 * other.cost <= (100 + DEARER_PER_CENT) * item.cost
     return as_cheap and 100 * other.node_hours >= AS_USED_PER_CENT * item.node_hours
 

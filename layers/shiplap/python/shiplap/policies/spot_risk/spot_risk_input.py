@@ -12,7 +12,7 @@ from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput, Snapshot
 
 
 class SpotRiskInput(PolicyInput, frozen=True):
-    """How often each spot offering is interrupted, as far as it is known."""
+    """The rate at which each spot offering is interrupted, as far as it is known."""
 
     known: KnownSpotRisk
 

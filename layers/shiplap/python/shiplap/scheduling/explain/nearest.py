@@ -1,4 +1,4 @@
-"""How far a template is from holding a pod, in numbers: which type comes closest and what it lacks.
+"""Measures how far a template is from holding a pod, in numbers: which type comes closest and what it lacks.
 
 A miss compares a template with a pod after everything else has been decided, so the numbers are those a person can act
 on: so much memory less, so much of a limit more, this offering available again.
@@ -37,7 +37,7 @@ CLOSE, ONE_RULE, FAR, NEVER = range(4)
 
 
 class Miss(msgspec.Struct, frozen=True):
-    """How far one template is from holding a pod; `rank` sorts the nearest first.
+    """The distance of one template from holding a pod; `rank` sorts the nearest first.
 
     `short` are the resources that are missing, canonical; with `of_limit` what the limits would have to grow by.
     `sold_out` is the type with each zone and capacity type it would be bought in, were it available.
@@ -224,7 +224,7 @@ def nearest_node(item: PodClass, nodes: ExistingNodes) -> Miss | None:
 
 
 def _beside_resources(item: PodClass) -> str:
-    """What else of a node pods of a class need."""
+    """Return in words what pods of a class need of a node beside resources."""
     parts = ["a free host port"] if item.ports else []
     parts += ["room for its volumes"] if item.volumes.attaches else []
     parts += ["a place that its topology constraints allow"] if item.topological else []
@@ -255,7 +255,7 @@ def _shortage(
 
 
 def origin(item: InstanceType, resource: str, *, careful: bool = False) -> str:
-    """Where the figure of a resource comes from, in words; nothing for figures that nobody needs to doubt."""
+    """Return where the figure of a resource comes from, in words; nothing for figures that nobody needs to doubt."""
     source = item.sources.get(resource, "")
     ami = item.ami or "its AMI"
     if source.startswith(("learned", "reported")):
@@ -297,7 +297,10 @@ def amount(resource: str, value: int) -> str:
 
 
 def unmet(template: NodeClaimTemplate, requirements: Requirements) -> str:
-    """Which labels leave no type of a template's catalogue, with what its types have instead; empty when none does."""
+    """Name the labels that leave no type of a template's catalogue, with what its types have instead.
+
+    The text is empty when no label does.
+    """
     table = template.table
     keys = unmet_labels(template, requirements)
     number = {key: int(_suits(template, requirements, key).sum()) for key in keys}

@@ -34,7 +34,7 @@ def conflicting(template: NodeClaimTemplate, attempt: PlacementAttempt) -> dict[
 
 
 def filtered_out(template: NodeClaimTemplate) -> str:
-    """Which of its own requirements leave a NodePool without types, or that none of them can be bought."""
+    """Name the requirements of a NodePool that leave it without types, or return that none of them can be bought."""
     words = unmet(template, template.requirements)
     if words or not template.table.names:
         return words or "its EC2NodeClass offers no types"
@@ -50,7 +50,7 @@ def filtered_out(template: NodeClaimTemplate) -> str:
 
 
 def from_volumes(attempt: PlacementAttempt, conflicts: dict[str, str]) -> str:
-    """Whether it is the volumes of the pods that bring the conflict."""
+    """Return in words that the volumes of the pods bring the conflict; empty when they do not."""
     pod_class = attempt.pod_class
     own = (
         pod_class.own_terms[pod_class.terms.index(attempt.term)]
@@ -65,7 +65,7 @@ def from_volumes(attempt: PlacementAttempt, conflicts: dict[str, str]) -> str:
 
 
 def ports_taken(template: NodeClaimTemplate, attempt: PlacementAttempt) -> str:
-    """Whether DaemonSets take a host port that a class needs; empty when they do not."""
+    """Return in words that DaemonSets take a host port that a class needs; empty when they do not."""
     if template.daemons.ports is None or not any(
         ports_collide(attempt.pod_class.ports, taken) for taken in template.daemons.ports
     ):
@@ -75,7 +75,7 @@ def ports_taken(template: NodeClaimTemplate, attempt: PlacementAttempt) -> str:
 
 
 def unsuited_daemons(template: NodeClaimTemplate, attempt: PlacementAttempt) -> str:
-    """Which DaemonSets run where a class must not be beside them, or do not run where it must; empty for none."""
+    """Name DaemonSets that run where a class must not be beside them, or do not run where it must; empty for none."""
     load = template.daemons
     running = {daemon.owner for daemon, runs in zip(load.daemons, load.runs, strict=True) if runs.any()}
     parts = [
@@ -91,7 +91,7 @@ def unsuited_daemons(template: NodeClaimTemplate, attempt: PlacementAttempt) -> 
 
 
 def limits_left(refusal: Refusal) -> str:
-    """What the limits of the NodePool left when it refused."""
+    """Return in words what the limits of the NodePool left when it refused."""
     limits = refusal.template.limits
     left = np.maximum(refusal.left, 0).tolist()
     parts = [
@@ -102,19 +102,19 @@ def limits_left(refusal: Refusal) -> str:
 
 
 def reservations_before(template: NodeClaimTemplate) -> str:
-    """How many instances each reservation of a template had left before the plan."""
+    """Return in words how many instances each reservation of a template had left before the plan."""
     had = {name: template.units.get(name, 0) for name in sorted(template.reservations)}
     return some([f"{name} had {number} left" for name, number in had.items() if number], _NAMED_RESERVATIONS)
 
 
 def share_of_spot(limits: PoolLimits) -> str:
-    """How much of a NodePool must not be spot, and how much is not once the plan is carried out."""
+    """Return in words how much of a NodePool must not be spot, and how much is not once the plan is carried out."""
     least = (limits.spot_bound or 0) / 100
     return f"at least {least:g} % must not be; {limits.steady} of {limits.nodes} are not with this plan"
 
 
 def preferences_lost(attempt: PlacementAttempt, template: NodeClaimTemplate, terms: Sequence[Term]) -> list[str]:
-    """What an attempt no longer holds to of what its class prefers."""
+    """Name the preferences of its class that an attempt no longer holds to."""
     lost = given_up(attempt.pod_class.preferences, attempt.level)
     words = [f"pod affinity over {terms[term].key}" for term in lost.topology.affinity]
     words += [f"pod anti-affinity over {terms[term].key}" for term in lost.topology.anti]

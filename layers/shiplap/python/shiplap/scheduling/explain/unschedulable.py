@@ -1,4 +1,4 @@
-"""Why a pod was left out and why a claim is where it is, with the nearest miss in numbers.
+"""Explains why a pod was left out and why a claim is where it is, with the nearest miss in numbers.
 
 For a pod that was placed in the first template nothing here runs but the question which domains its spreads do without,
 so a plan that works out costs next to no explanations.
@@ -75,7 +75,7 @@ _PER_CLASS = (RefusalKind.TYPES, RefusalKind.LIMITS, RefusalKind.NODES, RefusalK
 
 
 class TemplateVerdict(msgspec.Struct, frozen=True, eq=False):
-    """What a template says to a class: empty `kind` if it could open a claim, else why not.
+    """The answer of a template to a class: empty `kind` if it could open a claim, else the reason why not.
 
     `miss` is how far it is off, `attempt` the attempt that came closest.
     """
@@ -88,7 +88,7 @@ class TemplateVerdict(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Facts(msgspec.Struct, frozen=True, eq=False):
-    """What a template offers to a constraint: joined requirements, what they leave, and the rows that suit."""
+    """Holds what a template offers to a constraint: joined requirements, what they leave, and the rows that suit."""
 
     requirements: Requirements
     offered: Offered
@@ -125,12 +125,12 @@ class Explainer:
         return replace(planned, reasons=tuple(map(shortened, reasons)), gave_up=tuple(map(shortened, given_up)))
 
     def _lost_domains(self, claim: OpenClaim) -> tuple[str, ...]:
-        """Which domains the spreads of a claim's pods do without."""
+        """Name the domains that the spreads of a claim's pods do without."""
         words = (self._lost.words(pod_class) for pod_class, _ in claim.pods if pod_class.constraints.spreads)
         return tuple(dict.fromkeys(sentence for sentences in words for sentence in sentences))
 
     def _reasons_of(self, claim: OpenClaim) -> tuple[str, ...]:
-        """Why the templates before the claim's own were not used for its first pod."""
+        """Return why the templates before the claim's own were not used for its first pod."""
         if not claim.skipped:
             return ()
         # Claims opened together share the tuple of refusals, which they keep alive.
@@ -153,7 +153,7 @@ class Explainer:
         return tuple(sorted(lost))
 
     def truncated(self, claim: OpenClaim, most: int) -> str:
-        """Why a claim cannot be written within the longest list of types."""
+        """Return why a claim cannot be written within the longest list of types."""
         pool = claim.group.template.pool.metadata.name
         return (
             f"pod didn't schedule because NodePool couldn't meet minValues requirements: "
@@ -179,7 +179,7 @@ class Explainer:
         return f"{nearest.text} ({texts})", nearest.nearest
 
     def verdicts(self, pod_class: PodClass) -> list[TemplateVerdict]:
-        """What every template says to one more pod of a class now, in the order templates are tried."""
+        """Return the verdict of every template on one more pod of a class now, in the order templates are tried."""
         openings = self._packing.openings
         attempts = self._most_lenient_attempts(pod_class)
         topological = pod_class.topological and has_binding_constraints(pod_class, self._packing.counts)
@@ -340,7 +340,7 @@ class Explainer:
         return buyable
 
     def _types_miss(self, refusal: Refusal) -> Miss:
-        """What is closest where no type will do: one that is short of something, or one that cannot be bought."""
+        """Return the nearest miss where no type will do: one that is short of something, or cannot be bought."""
         template, attempt = refusal.template, refusal.attempt
         facts = self._facts_of(template, attempt)
         if not len(facts.rows):
@@ -417,7 +417,7 @@ class Explainer:
         return "; ".join(parts) or "within the limits too few values are left"
 
     def _no_type(self, refusal: Refusal) -> str:
-        """Which of labels, resources and offerings leave no instance type, most specific wording first."""
+        """Return which of labels, resources and offerings leave no instance type, most specific wording first."""
         template, attempt = refusal.template, refusal.attempt
         offered = self._facts_of(template, attempt).offered
         allowed = self._packing.openings.allowed_rows(template, attempt)

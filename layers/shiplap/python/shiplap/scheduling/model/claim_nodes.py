@@ -1,4 +1,4 @@
-"""Which claim became which Node, which Nodes are on their way out, and which must stay; without numpy."""
+"""Pairs claims with their Nodes, and finds the Nodes that are on their way out or must stay; without numpy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pair(nodes: Sequence[Node], claims: Sequence[NodeClaim]) -> tuple[dict[str, 
 
 
 def may_be_of(node: Node, claim: NodeClaim) -> bool:
-    """Whether nothing says that a Node found by its name is another instance's than the claim's."""
+    """True if nothing shows that a Node found by its name belongs to another instance than the claim's."""
     instance_id = _instance_of(node)
     return not instance_id or not claim.instance_id or instance_id == claim.instance_id
 
@@ -56,19 +56,19 @@ def leaving(nodes: Iterable[Node], paired: Mapping[str, NodeClaim]) -> frozenset
 
 
 def is_initialized(node: Node) -> bool:
-    """Whether a node has been taken into service: all that its NodePool promises is there."""
+    """True if a node is in service: all that its NodePool promises is there."""
     return node.metadata.labels.get(labels.INITIALIZED) == "true"
 
 
 def reports_ready(node: Node) -> bool:
-    """Whether a node says that it is Ready, or says nothing, as in a manifest from a file."""
+    """True if a node reports that it is Ready, or reports nothing, as in a manifest from a file."""
     return all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
 
 
 def why_it_stays(  # noqa: PLR0911 - a list of reasons
     node: Node, claim: NodeClaim | None, pool: NodePool | None, *, busy: bool = False, nominated: bool = False
 ) -> str:
-    """Why a node of a NodePool must not be disrupted, whatever the reason for it would be, or nothing.
+    """Return why a node of a NodePool must not be disrupted, whatever the reason for it would be, or nothing.
 
     Args:
         node: the node.

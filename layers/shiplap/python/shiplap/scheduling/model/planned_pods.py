@@ -1,4 +1,4 @@
-"""Which pods a decision plans, which it leaves alone, and why."""
+"""Decides which pods a decision plans, which pods it leaves alone, and why."""
 
 from __future__ import annotations
 
@@ -169,12 +169,12 @@ def _reason_to_ignore(pod: Pod) -> str:
 
 
 def ends_with_its_node(pod: Pod) -> bool:
-    """Whether nobody asks a pod to leave a node that goes: a static pod, or one that tolerates the disrupted taint."""
+    """True if nobody asks a pod to leave a node that goes: a static pod, or one that tolerates the disrupted taint."""
     return owner_kind(pod) == "Node" or untolerated((DISRUPTED,), pod.spec.tolerations) is None
 
 
 def do_not_disrupt(pod: Pod, now: float) -> bool:
-    """Whether the annotation protects a pod now: see `protected_until`."""
+    """True if the annotation protects a pod now: see `protected_until`."""
     return now < protected_until(pod)
 
 
@@ -198,7 +198,7 @@ def protected_until(pod: Pod) -> float:
 
 
 def needs_room_elsewhere(pod: Pod, now: float) -> bool:
-    """Whether a pod of a leaving node will need room elsewhere."""
+    """True if a pod of a leaving node will need room elsewhere."""
     return is_recreated(pod) and not do_not_disrupt(pod, now)
 
 
@@ -221,7 +221,10 @@ def _staying(pod: Pod) -> Pod:
 
 
 def is_recreated(pod: Pod) -> bool:
-    """Whether an evicted pod is made anew elsewhere: not one that its node alone calls for, or that is ending."""
+    """True if an evicted pod is made anew elsewhere.
+
+    This is not so for a pod that its node alone calls for. Of the pods that are ending, only a StatefulSet's are.
+    """
     kind = owner_kind(pod)
     if kind in _NODE_BOUND_OWNERS:
         return False

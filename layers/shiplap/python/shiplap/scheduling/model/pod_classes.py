@@ -94,7 +94,7 @@ class PodClass(msgspec.Struct, eq=False):
 
     @property
     def starts_series(self) -> bool:
-        """Whether its pods meet their own required affinity, so that the first of them may start a series."""
+        """True if its pods meet their own required affinity, so that the first of them may start a series."""
         return bool(self.company) and self.selected.issuperset(self.company)
 
     @property
@@ -104,7 +104,7 @@ class PodClass(msgspec.Struct, eq=False):
 
     @property
     def topological(self) -> bool:
-        """Whether it matters to any topology constraint, of these pods or of others, where they go."""
+        """True if any topology constraint, of these pods or of other pods, depends on where these pods go."""
         return bool(self.selected) or self.constraints != UNCONSTRAINED or self.preferences.topology != UNCONSTRAINED
 
 
@@ -185,7 +185,7 @@ class _Specification(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> int:
-        """Where the first pod of the first namespace stands."""
+        """The place of the first pod of the first namespace."""
         return next(iter(self.places.values()))[0]
 
 
@@ -350,7 +350,7 @@ class _Parts:
         return known
 
     def made(self, encoded: bytes, make: Callable[[], T]) -> T:
-        """What was made of these bytes before, or is made now."""
+        """Return what `make` made of these bytes before, or makes now."""
         known: T | None = self._made.get(encoded)
         if known is None:
             known = self._made[encoded] = make()
@@ -386,7 +386,7 @@ _UNSELECTED: frozenset[int] = frozenset()
 
 
 class _Demands(msgspec.Struct, frozen=True):
-    """What pods of one specification demand: by namespace, unless labels of their own or of their workload count."""
+    """The demands of pods of one specification: by namespace, unless labels of their own or of their workload count."""
 
     by_namespace: dict[str, Demand]
     by_place: dict[int, Demand]
@@ -400,7 +400,7 @@ class _DemandReader:
         self._known: dict[tuple[bytes, str, bool], Demand] = {}
 
     def demands_of(self, specification: _Specification, *, prefer: bool = True) -> _Demands:
-        """What pods of one specification demand; unless `prefer`, their preferences are not read."""
+        """Read what pods of one specification demand; unless `prefer`, their preferences are not read."""
         spec, by_namespace = self._pods[specification.first].spec, specification.places
         if not reads_own_labels(spec) and self._terms.defaults is None:
             written = _encode((spec.affinity, spec.topology_spread_constraints))
@@ -410,7 +410,7 @@ class _DemandReader:
         return _Demands({}, {place: of(self._pods[place]) for places in by_namespace.values() for place in places})
 
     def _of_all(self, written: bytes, pod: Pod, *, prefer: bool) -> Demand:
-        """What all pods of a namespace demand whose constraints are `written` like those of this one."""
+        """Return what all pods of a namespace demand whose constraints are `written` like this pod's."""
         key = (written, pod.metadata.namespace, prefer)
         known = self._known.get(key)
         if known is None:
@@ -418,7 +418,7 @@ class _DemandReader:
         return known
 
     def _by_default(self, *, prefer: bool) -> Callable[[Pod], Demand]:
-        """What pods of one specification demand: the same where the same default constraints apply."""
+        """Return a reader of what pods demand: the same demand where the same default constraints apply."""
         shared: dict[tuple[str, int], Demand] = {}
 
         def of(pod: Pod) -> Demand:
@@ -563,7 +563,7 @@ def host_ports(spec: PodSpec) -> frozenset[HostPort]:
 
 
 def ports_collide(mine: Iterable[HostPort], other: Collection[HostPort]) -> bool:
-    """Whether two sets claim one port: same number and protocol, and the same address or one of them all addresses."""
+    """True if two sets claim one port: same number and protocol, and the same address or one of them all addresses."""
     return any(
         port == taken and protocol == taken_protocol and (address == taken_address or not address or not taken_address)
         for port, protocol, address in mine

@@ -1,4 +1,4 @@
-"""What the volumes of a pod ask of a node, and how many volumes the nodes that exist still take.
+"""The demands of a pod's volumes on a node, and the number of volumes that existing nodes still take.
 
 Most pods with claims are alike in this: only claims that several pods use keep their names, the others are counted.
 
@@ -54,7 +54,7 @@ class SharedPlace(msgspec.Struct, frozen=True, order=True):
 
 
 class VolumeNeeds(msgspec.Struct, frozen=True):
-    """What the volumes of a pod ask of a node.
+    """The demands of a pod's volumes on a node.
 
     One of the `alternatives` must be met, and there is none when the volumes contradict each other. `private` counts
     volumes by driver that no other pod uses; `shared` ones are attached once, however many pods on the node use them.
@@ -68,7 +68,7 @@ class VolumeNeeds(msgspec.Struct, frozen=True):
 
     @property
     def attaches(self) -> bool:
-        """Whether any driver has something to attach."""
+        """True if any driver has something to attach."""
         return bool(self.private or self.shared)
 
 
@@ -90,7 +90,7 @@ class Attachments(msgspec.Struct):
         return Attachments(self.limits, set(self.claims), self.counts.copy())
 
     def room(self, needs: VolumeNeeds) -> int:
-        """How many pods with these volumes the node still takes."""
+        """Return how many pods with these volumes the node still takes."""
         coming = Counter(driver for driver, _ in needs.shared - self.claims)
         many = PLENTY
         for driver, number in sorted((coming + Counter(dict(needs.private))).items()):
@@ -211,7 +211,7 @@ class PodVolumes:
 
     @property
     def joins_pods(self) -> bool:
-        """Whether any pods share a volume that does not exist yet."""
+        """True if any pods share a volume that does not exist yet."""
         return bool(self._joined)
 
     def together(self, pod: Pod) -> tuple[SharedPlace, ...]:
@@ -222,7 +222,7 @@ class PodVolumes:
         return tuple(sorted({self._joined[claim] for claim in claims if claim in self._joined}))
 
     def needs(self, pod: Pod) -> VolumeNeeds:
-        """What a pod's volumes ask of a node. Raises UnusableVolume."""
+        """Return the demands of a pod's volumes on a node. Raises UnusableVolume."""
         places: list[int] = []
         attachments: set[Attachment] = set()
         for volume in _claimed(pod):
@@ -288,7 +288,7 @@ class PodVolumes:
         return claim
 
     def _place(self, claim: PersistentVolumeClaim, key: str) -> int:
-        """Where a claim's alternatives are: the node affinity of its volume, or the allowed topologies of its class."""
+        """Return the index of a claim's alternatives: its volume's node affinity, or its class's allowed topologies."""
         if not claim.spec.volume_name:
             storage_class = self._class_to_bind(claim, key)
             name = storage_class.metadata.name
@@ -308,7 +308,7 @@ class PodVolumes:
         return not made or any(map(_stays_behind, made))
 
     def _place_of_made(self, claim: PersistentVolumeClaim, key: str, made: Sequence[PersistentVolume]) -> int:
-        """Where the volumes are that a claim may be bound to, as nothing makes one for it."""
+        """Return the index of the node affinities of volumes that a claim may be bound to: nothing makes one."""
         kept = [volume for volume in made if _kept_for(volume, claim)]
         free = kept or [volume for volume in made if _is_available(volume, claim)]
         if not free:
@@ -383,7 +383,7 @@ def _claim_key(pod: Pod, volume: Volume) -> str:
 
 
 def _made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """Whether a claim with the name of one made for the pod is that one, as far as uids tell."""
+    """True if the pod owns a claim with the name of a claim made for it, as far as uids show."""
     owners = [owner.uid for owner in claim.metadata.owner_references if owner.controller]
     return not pod.metadata.uid or pod.metadata.uid in owners
 
@@ -394,19 +394,19 @@ def _turn(pod: Pod) -> tuple[bool, int, str, str]:
 
 
 def _may_hold(pod: Pod) -> bool:
-    """Whether a pod has its claims, or will get them before others: not one that has ended or may not start yet."""
+    """True if a pod has its claims, or will get them before others: not a pod that has ended or may not start yet."""
     if pod.status.phase in TERMINAL_PHASES:
         return False
     return bool(pod.spec.node_name) or not (pod.spec.scheduling_gates or pod.metadata.deletion_timestamp)
 
 
 def _stays_behind(volume: PersistentVolume) -> bool:
-    """Whether a volume is a part of its node."""
+    """True if a volume is a part of its node."""
     return volume.spec.local is not None or volume.spec.host_path is not None
 
 
 def _kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether somebody has written into a volume that it is for this claim."""
+    """True if a volume's `claimRef` names this claim, and the volume is large enough for it."""
     wanted, own = volume.spec.claim_ref, claim.metadata
     return (
         wanted is not None
@@ -417,7 +417,7 @@ def _kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _is_available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether kube-scheduler may bind a claim to a volume, as FindMatchingVolume of its component-helpers says."""
+    """True if kube-scheduler may bind a claim to a volume, as in FindMatchingVolume of its component-helpers."""
     selector = claim.spec.selector
     return (
         volume.spec.claim_ref is None
@@ -429,7 +429,7 @@ def _is_available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> boo
 
 
 def _is_large_enough(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume holds what a claim requests, in the mode that it asks for, and is not being deleted."""
+    """True if a volume holds what a claim requests, in the mode that the claim asks for, and is not being deleted."""
     if volume.metadata.deletion_timestamp or volume.spec.volume_mode != claim.spec.volume_mode:
         return False
     try:

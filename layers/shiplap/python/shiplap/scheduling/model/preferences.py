@@ -18,7 +18,7 @@ from shiplap.scheduling.model.topology_constraints import UNCONSTRAINED, Constra
 
 
 class Preferences(msgspec.Struct, frozen=True):
-    """What a pod prefers: node affinity terms, heaviest first, and topology constraints in the order they are dropped.
+    """The preferences of a pod: node affinity terms, heaviest first, and topology constraints in their dropping order.
 
     Of `node` only the first that is left is held to; of `topology` all that are left.
     """
@@ -31,7 +31,7 @@ NO_PREFERENCES = Preferences()
 
 
 class Level(msgspec.Struct, frozen=True):
-    """What is held to after `step` steps of relaxation: required and preferred topology, and one node preference."""
+    """Holds what binds after `step` steps of relaxation: required and preferred topology, one node preference."""
 
     step: int
     constraints: Constraints
@@ -61,7 +61,7 @@ def levels(required: Constraints, preferences: Preferences) -> Iterator[Level]:
 
 
 def given_up(preferences: Preferences, steps: int) -> Preferences:
-    """What is no longer held to after so many steps of relaxation."""
+    """Return the preferences that no longer bind after so many steps of relaxation."""
     topology = preferences.topology
     affinity = topology.affinity[:steps]
     steps -= len(affinity)

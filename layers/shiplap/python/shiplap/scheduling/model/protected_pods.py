@@ -52,7 +52,7 @@ def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -
 
 
 def first_protection(pods: Iterable[Pod], pdb_limits: PdbLimits, now: float) -> str:
-    """Why some pod, the first by namespace and name, must not be evicted now, or nothing."""
+    """Return why some pod, the first by namespace and name, must not be evicted now, or nothing."""
     for pod in sorted(pods, key=lambda item: item.key):
         if reason := protected_by(pod, pdb_limits, now):
             return reason
@@ -60,7 +60,7 @@ def first_protection(pods: Iterable[Pod], pdb_limits: PdbLimits, now: float) -> 
 
 
 def protected_by(pod: Pod, pdb_limits: PdbLimits, now: float) -> str:
-    """Why this pod must not be evicted now, or nothing. Finished and terminating pods are never protected."""
+    """Return why this pod must not be evicted now, or nothing. Finished and terminating pods are never protected."""
     if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp:
         return ""
     if do_not_disrupt(pod, now):

@@ -1,4 +1,6 @@
-"""How many topology constraints a decision reads: each takes a count per node, and a place in what each pod matches.
+"""Bounds how many topology constraints a decision reads.
+
+Each constraint takes a count per node, and a place in what each pod matches.
 
 Required constraints and preferences have a bound each. Specifications with the fewest are read first, so that those
 beyond the bound are of pods that ask for most.

@@ -32,7 +32,7 @@ class Axis:
         return len(self.names)
 
     def holds(self, names: Iterable[str]) -> bool:
-        """Whether each of these resources has a column."""
+        """True if each of these resources has a column."""
         return self._columns.issuperset(names)
 
     def vector(self, amounts: Mapping[str, int], missing: int = 0) -> Ints:
@@ -67,7 +67,10 @@ def pareto_front(rows: Ints) -> Ints:
 
 
 def rows_holding(net: Floats | Ints, use: Floats | Ints) -> Bools:
-    """Which rows [rows, resources] hold which loads [n, resources]: [n, rows]. Much faster column by column."""
+    """Return a mask [n, rows] of the rows [rows, resources] that hold each load [n, resources].
+
+    Going column by column is much faster.
+    """
     holds = np.ones((len(use), len(net)), np.bool_)
     for column in range(net.shape[1]):
         holds &= net[None, :, column] >= use[:, column, None]
@@ -75,7 +78,7 @@ def rows_holding(net: Floats | Ints, use: Floats | Ints) -> Bools:
 
 
 def places_with(room: Ints, requests: Ints) -> Bools:
-    """Which of these amounts [n, resources] have what a pod requests [resources], of all that it requests."""
+    """True for each of these amounts [n, resources] that has enough of every resource a pod requests [resources]."""
     fits = np.ones(len(room), np.bool_)
     for column in np.flatnonzero(requests > 0).tolist():
         fits &= room[:, column] >= requests[column]
@@ -83,7 +86,10 @@ def places_with(room: Ints, requests: Ints) -> Bools:
 
 
 def pods_held(room: Ints, requests: Ints) -> Ints:
-    """How many pods with these requests [resources] each of these amounts [n, resources] holds; `PLENTY` of nothing."""
+    """Return how many pods with these requests [resources] each of these amounts [n, resources] holds.
+
+    This is `PLENTY` where the pods request nothing.
+    """
     many: Ints = np.full(len(room), PLENTY, np.int64)
     for column in np.flatnonzero(requests > 0).tolist():
         np.minimum(many, room[:, column] // requests[column], out=many)
@@ -91,7 +97,10 @@ def pods_held(room: Ints, requests: Ints) -> Ints:
 
 
 def distinct_lines(lines: Ints | NDArray[np.uint8]) -> tuple[Ints, Ints]:
-    """Where each distinct line of a matrix is first, and which of them every line is. Lines of bytes come sorted."""
+    """Return where each distinct line of a matrix is first, and for every line the number of its distinct line.
+
+    Lines of bytes come sorted.
+    """
     if len(lines) < 2 or not lines.shape[1]:
         return np.zeros(min(len(lines), 1), np.int64), np.zeros(len(lines), np.int64)
     # Compared as bytes, which is several times as quick as column by column.

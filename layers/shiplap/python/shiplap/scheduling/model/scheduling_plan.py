@@ -44,7 +44,7 @@ class OfferingRisk(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
 
 
 class RiskOfLaunch(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What the risk of spot means for one launch, as it is recorded.
+    """Records what the risk of spot means for one launch.
 
     `listed` counts the spot offerings of its list, `left_out` those that are not asked for. `as_is` is the cheapest
     offering of the list, `preferred` the cheapest of what is left, by price and premium. `observed`: the launch asks
@@ -101,7 +101,10 @@ class Placement(_Part, frozen=True):
 
 
 class NearestMiss(_Part, frozen=True):
-    """What came closest to holding a pod; `short` is a canonical amount of `resource`, 0 when not about resources."""
+    """The type or node that came closest to holding a pod.
+
+    `short` is a canonical amount of `resource`, 0 when the miss is not about resources.
+    """
 
     instance_type: str = ""
     node_pool: str = ""

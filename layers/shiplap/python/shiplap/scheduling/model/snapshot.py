@@ -149,7 +149,7 @@ class PlanStage(IntEnum):
 
 
 class PolicyInput(msgspec.Struct, frozen=True):
-    """What one optional feature knows of a decision, and the places at which the decision asks it.
+    """The data of one optional feature for a decision, and the methods by which the decision asks the feature.
 
     A subclass holds plain data in one field, and overrides the methods of its `stage`. Each method that is not
     overridden changes nothing. Records hold the data under the name `recorded_as`.

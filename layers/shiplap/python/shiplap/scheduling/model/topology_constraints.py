@@ -55,7 +55,7 @@ class DefaultSpread:
         self._written: list[tuple[TopologySpreadConstraint, ...]] = [()]
 
     def number(self, pod: Pod) -> int:
-        """Which of the deduced sets of constraints applies to a pod; 0 when it has constraints of its own, or none."""
+        """Return the number of a pod's deduced constraints; 0 when it has constraints of its own, or none."""
         if not self._constraints or pod.spec.topology_spread_constraints:
             return 0
         meta = pod.metadata
@@ -82,7 +82,7 @@ class DefaultSpread:
         return known
 
     def _deduced(self, namespace: str, kind: str, name: str, labels: dict[str, str]) -> LabelSelector | None:
-        """What the pod's Services and its controller select together; None when that is nothing in particular.
+        """Return the joint selector of a pod's Services and its controller; None when that is nothing in particular.
 
         The selector of a ReplicationController replaces what Services say about the same label; those of the others
         are joined with it, so that a contradiction selects nobody.
@@ -115,7 +115,7 @@ class PodSelector(msgspec.Struct, frozen=True):
     selector: LabelSelector | None
 
     def reaches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether pods of a namespace that has these labels can be among them at all."""
+        """True if the selected pods can be in a namespace that has these labels at all."""
         if self.namespaces is None or namespace in self.namespaces:
             return True
         return self.namespace_selector is not None and matches(self.namespace_selector, labels)
@@ -132,7 +132,7 @@ class Term(msgspec.Struct, frozen=True):
     claim: str = ""
 
     def reaches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether pods of a namespace that has these labels can be counted at all, by their labels."""
+        """True if the term can count pods of a namespace that has these labels at all, by their labels."""
         return not self.claim and all(pod_selector.reaches(namespace, labels) for pod_selector in self.pod_selectors)
 
 
@@ -148,7 +148,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Constraints(msgspec.Struct, frozen=True):
-    """What binds a pod: spreads, and the numbers of its affinity and anti-affinity terms.
+    """The constraints that bind a pod: spreads, and the numbers of its affinity and anti-affinity terms.
 
     `volumes` are the affinity terms that hold it together with the other pods of its volumes.
     """
@@ -219,7 +219,7 @@ class Terms:
         self._selections: dict[frozenset[int], frozenset[int]] = {}
 
     def over(self, key: str, numbers: Iterable[int]) -> set[int]:
-        """Those of these terms whose topology key is `key`."""
+        """Return the terms among `numbers` whose topology key is `key`."""
         known = self._over.get(key)
         return known.intersection(numbers) if known else set()
 
@@ -231,11 +231,16 @@ class Terms:
         return known
 
     def keys_among(self, keys: Iterable[str], numbers: Iterable[int]) -> frozenset[str]:
-        """Those of `keys` that are the topology key of any of these terms; cheaper than `keys` where they are few."""
+        """Return the keys among `keys` that are the topology key of any of these terms.
+
+        This is cheaper than the method `keys` where the argument `keys` has few.
+        """
         return frozenset(key for key in keys if key in self._over and not self._over[key].isdisjoint(numbers))
 
     def constraints_of(self, pod: Pod, *, standing: bool = False) -> Constraints:
-        """What a pod demands, its terms numbered; of a `standing` pod only anti-affinity, which others must respect.
+        """Return what a pod demands, its terms numbered.
+
+        Of a `standing` pod this is only anti-affinity, which other pods must respect.
 
         Raises:
             ValueError: a selector is malformed, or names namespaces by labels that are not known.
@@ -252,7 +257,7 @@ class Terms:
         return Constraints(spreads, self._together(pod, affinity), repelled)
 
     def preferences_of(self, pod: Pod) -> Constraints:
-        """What a pod prefers, its terms numbered, in the order it is given up: heaviest first, spreads as written.
+        """Return what a pod prefers, its terms numbered, in the order of giving up: heaviest first, spreads as written.
 
         A preference that cannot be decided, or whose selector is malformed, is left out: it is no reason to refuse
         the pod.
@@ -268,7 +273,7 @@ class Terms:
         )
 
     def constrains(self, spec: PodSpec) -> bool:
-        """Whether a pod may have any topology constraint, required or preferred."""
+        """True if a pod may have any topology constraint, required or preferred."""
         own = spec.topology_spread_constraints
         if (own and (self.prefer or any(map(_hard, own)))) or (not own and self.defaults is not None):
             return True
@@ -279,7 +284,7 @@ class Terms:
         )
 
     def default_number(self, pod: Pod) -> int:
-        """Which default spread constraints apply to a pod; 0 for none."""
+        """Return the number of the default spread constraints that apply to a pod; 0 for none."""
         return self.defaults.number(pod) if self.defaults is not None else 0
 
     def _spreads_of(self, pod: Pod) -> tuple[TopologySpreadConstraint, ...]:
@@ -288,12 +293,12 @@ class Terms:
         return self.defaults.constraints(self.defaults.number(pod))
 
     def _usable(self, term: PodAffinityTerm) -> bool:
-        """Whether a preferred term can be decided."""
+        """True if a preferred term can be decided."""
         selectors = (term.label_selector, term.namespace_selector)
         return all(map(_sound, selectors)) and self._decidable(term.namespace_selector)
 
     def _decidable(self, selector: LabelSelector | None) -> bool:
-        """Whether it can be told which namespaces a selector means."""
+        """True if the namespaces that a selector means can be determined."""
         return selector is None or bool(self.namespaces) or selects_by_name_only(selector)
 
     def selecting(self, pod: Pod) -> frozenset[int]:
@@ -425,7 +430,7 @@ class Terms:
 
 
 def reads_own_labels(spec: PodSpec) -> bool:
-    """Whether a pod's constraints take values from its own labels: then equal specifications may demand differently."""
+    """True if a pod's constraints take values from its own labels: then equal specifications may demand differently."""
     terms = [term for both in (_affinity_of(spec), _preferred(spec)) for some in both for term in some]
     return any(spread.match_label_keys for spread in spec.topology_spread_constraints) or any(
         term.match_label_keys or term.mismatch_label_keys for term in terms
@@ -433,7 +438,7 @@ def reads_own_labels(spec: PodSpec) -> bool:
 
 
 def written_terms(spec: PodSpec) -> tuple[int, int]:
-    """How many topology constraints a pod requires, and how many it prefers."""
+    """Return how many topology constraints a pod requires, and how many it prefers."""
     hard = sum(map(_hard, spec.topology_spread_constraints))
     required, preferred = _affinity_of(spec), _preferred(spec)
     soft = len(spec.topology_spread_constraints) - hard
@@ -441,7 +446,7 @@ def written_terms(spec: PodSpec) -> tuple[int, int]:
 
 
 def keeps_away(spec: PodSpec) -> bool:
-    """Whether a pod has required anti-affinity, which other pods have to respect."""
+    """True if a pod has required anti-affinity, which other pods have to respect."""
     affinity = spec.affinity
     return affinity is not None and affinity.pod_anti_affinity is not None and bool(affinity.pod_anti_affinity.required)
 
@@ -502,7 +507,7 @@ def _with_label_keys(
 
 
 def _matcher_of(term: Term) -> Matcher:
-    """Whether pods are counted where the term reaches, by their labels."""
+    """Return the test of pod labels by which the term counts pods where it reaches."""
     selectors = [pod_selector.selector for pod_selector in term.pod_selectors]
     found = [matcher(selector) for selector in selectors if selector is not None]
     if len(found) < len(selectors):

@@ -79,7 +79,7 @@ class _UnclaimedPods:
         return turn, self._indexes[part], number
 
     def _part_of(self, pod: Ints) -> Ints:
-        """Where in `indexes` pods are, by their place among all pods."""
+        """Return the places in `indexes` of pods, which `pod` gives by their places among all pods."""
         return np.searchsorted(self._starts, pod, side="right") - 1
 
 
@@ -154,7 +154,10 @@ class _ConstraintClasses:
         self.counted: Bools = np.array([counted for *_, counted in numbers], np.bool_)
 
     def clash(self, openings: Openings) -> Bools:
-        """Which classes [classes, classes] can never share a node, because of host ports or of requirements."""
+        """Return a mask of classes [classes, classes] that can never share a node.
+
+        The cause is host ports or requirements.
+        """
         clash = np.zeros((len(self.attempts), len(self.attempts)), np.bool_)
         with_ports = [number for number, attempt in enumerate(self.attempts) if attempt.pod_class.ports]
         for left in with_ports:
@@ -279,7 +282,7 @@ class ClaimBuilder:
         """Of pods that stand on claims: the indexes of their classes, the claims and the numbers [3, n]."""
 
     def placed_count(self, index: int) -> int:
-        """How many pods of a class have a place: the first ones."""
+        """Return how many pods of a class have a place. These are its first pods."""
         return int(self._placed[index])
 
     def record_placed(self, index: int, number: int) -> None:
@@ -361,7 +364,7 @@ class ClaimBuilder:
         return _FilledNodes(tier_problem, filling, groups, edges, *_loads(tier_problem, filling, groups))
 
     def _affordable(self, filled: Sequence[_FilledNodes]) -> bool:
-        """Whether the limits of their pool allow all nodes of these problems of one template."""
+        """True if the limits of their pool allow all nodes of these problems of one template."""
         if not filled:
             return True
         limits = self._openings.pool_limits[filled[0].tier_problem.template.pool.metadata.name]
@@ -555,7 +558,7 @@ class ExistingCapacity(Protocol):
     """Nodes that exist and claims in flight."""
 
     def might_take(self, attempt: PlacementAttempt, least: Ints) -> bool:
-        """Whether some node with room for `least` [resources] suits."""
+        """True if some node with room for `least` [resources] suits."""
 
     def fill(self, attempt: PlacementAttempt, pods: list[Pod], inside: Bools | None) -> int:
         """Put the first of these pods there, `inside` [rooms] if given; returns how many."""
@@ -762,7 +765,7 @@ class BulkStage:
         return taken
 
     def _of_tier(self, size_class: SizeClass, template: NodeClaimTemplate, indexes: Ints) -> SizeClass:
-        """Those classes of a size class that a template takes."""
+        """Return the part of a size class that a template takes: the classes at `indexes`."""
         part = msgspec.structs.replace(
             size_class,
             templates=(template,),
@@ -805,11 +808,14 @@ class BulkStage:
         return known
 
     def _fitting(self, group: ClaimGroup) -> Bools:
-        """Which classes [classes] have pods that fit a node of a group. Most groups of a template hold as much."""
+        """Return a mask [classes]: True if pods fit a node of a group.
+
+        Most groups of a template hold as much.
+        """
         return self._fits_of_group(group)[1]
 
     def _all_fit(self, group: ClaimGroup, indexes: Ints) -> bool:
-        """Whether the pods of the classes at `indexes` all fit a node of a group; mostly those of any class do."""
+        """True if the pods of the classes at `indexes` all fit a node of a group; mostly the pods of any class do."""
         _, fits, every = self._fits_of_group(group)
         return every or bool(fits[indexes].all())
 
@@ -871,7 +877,10 @@ class BulkStage:
             self._refusals[index] = (*self._refusals.get(index, ()), Refusal(template, kind, own, left))
 
     def _with_quotas(self, size_classes: Sequence[SizeClass]) -> list[SizeClass]:
-        """Those whose pods all got a domain, with their quotas; the domain is "" where none has to be decided."""
+        """Return the size classes whose pods all got a domain, with their quotas.
+
+        The domain is "" where none has to be decided.
+        """
         keys: dict[int, set[str]] = {}
         for size_class in size_classes:
             keys.setdefault(size_class.template.index, set()).update({size_class.key} - {""})
@@ -971,5 +980,5 @@ def _sizes_of(waiting: Waiting, axis: Axis) -> Ints:
 
 
 def _number(tier_problems: Iterable[_TierProblem]) -> int:
-    """How many pods there are."""
+    """Return the number of pods in these problems."""
     return sum(int(tier_problem.problem.counts.sum()) for tier_problem in tier_problems)

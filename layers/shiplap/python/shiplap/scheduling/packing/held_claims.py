@@ -61,7 +61,7 @@ def _pilots(snapshot: Snapshot, claims: Sequence[PlannedClaim]) -> frozenset[str
 
 
 def still_held(plan: Plan, claims: Sequence[PlannedClaim]) -> bool:
-    """Whether the pods of kept claims have stayed there, alone."""
+    """True if the pods of kept claims have stayed there, and no other pods have come."""
     placed = {place.name: place.pods for place in plan.existing_nodes}
     return all(sorted(placed.get(claim.name, ())) == sorted(claim.pods) for claim in claims)
 

@@ -110,7 +110,7 @@ class OpenRoom:
 
 
 def _room(free: Ints, size: Ints) -> Ints:
-    """How many pods of a size [resources] fit into what is free [..., resources]."""
+    """Return how many pods of a size [resources] fit into what is free [..., resources]."""
     wanted = size > 0
     room: Ints = np.where((free >= 0).all(axis=-1), (free[..., wanted] // size[wanted]).min(axis=-1), 0)
     return room

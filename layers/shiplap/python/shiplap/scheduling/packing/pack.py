@@ -63,9 +63,10 @@ _MOST_LATE_COMPARISONS = 50_000
 
 
 class _Target(msgspec.Struct, frozen=True, eq=False):
-    """Where the next pod can go: the open claim at `place`, or a new one (None).
+    """A place for the next pod: the open claim at `place`, or a new one (None).
 
-    `added` is what it adds to the price, in USD per hour. At most `most` pods may go there before others are asked.
+    `added` is what the pod adds to the price, in USD per hour. At most `most` pods may go there before other targets
+    are asked.
     """
 
     attempt: PlacementAttempt
@@ -91,7 +92,7 @@ class AttemptBudget:
         """Classes whose attempts with required constraints alone are spent."""
 
     def left(self, pod_class: PodClass, *, preferring: bool) -> bool:
-        """Whether a class may try once more; every required node-affinity term may be tried at least once."""
+        """True if a class may try once more. It may try every required node-affinity term at least once."""
         if preferring and self.dead_ends.get(pod_class.index, 0) >= self._most_dead_ends:
             return False
         most = self._most[preferring] + (0 if preferring else 2 * len(pod_class.terms))
@@ -267,7 +268,7 @@ class Packer:
         return late_domains(placed, self._domains, self._counts)
 
     def _some_open_once_launched(self, classes: Sequence[PodClass]) -> bool:
-        """Whether any of these classes gets a claim once the claims of this plan are what they would launch.
+        """True if any of these classes gets a claim once the claims of this plan are what they would launch.
 
         Until then limits are charged with the largest type on their lists, which minValues may forbid to shorten.
         """
@@ -409,7 +410,7 @@ class Packer:
         return min(places, key=lambda place: sum(len(pods) for _, pods in self.open.claims[place].pods))
 
     def _added_prices(self, attempt: PlacementAttempt, bounds: HostnameBounds | None, inside: Bools | None) -> Floats:
-        """What a pod adds to the price of each open claim [claims]; infinite where it may not go."""
+        """Return what a pod adds to the price of each open claim [claims]; infinite where the pod may not go."""
         added = np.full(len(self.open), np.inf)
         many, targets = self._claims_that_take(attempt, bounds, inside)
         for place in np.flatnonzero(many).tolist():
@@ -486,7 +487,7 @@ class Packer:
         return 0
 
     def _nodes_that_take(self, attempt: PlacementAttempt, bounds: HostnameBounds) -> Bools:
-        """Which rooms [rooms] take a pod of a class, whatever their domain."""
+        """Return a mask of the rooms [rooms] that take a pod of a class, whatever their domain."""
         if not self.nodes.all:
             return np.zeros(0, np.bool_)
         fits = self.nodes.fits(attempt.pod_class, soft=attempt.soft, preferred=attempt.preferred)
@@ -548,7 +549,7 @@ class Packer:
     def _claims_that_take(
         self, attempt: PlacementAttempt, bounds: HostnameBounds | None, inside: Bools | None
     ) -> tuple[Ints, dict[int, ClaimGroup]]:
-        """How many pods each open claim takes [claims], and the group that claims of each group come into by that."""
+        """Return how many pods each open claim takes [claims], and the group that claims of each group come into."""
         many = np.zeros(len(self.open), np.int64)
         targets: dict[int, ClaimGroup] = {}
         roomy = self.open.within_reach(attempt.requests)
@@ -572,7 +573,7 @@ class Packer:
         return many if bounds is None else np.minimum(many, bounds.claims), targets
 
     def _keeps_size(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
-        """Whether a pod must not enlarge claims of a template: a better level could open a claim for it."""
+        """True if a pod must not enlarge claims of a template, as a better level could open a claim for it."""
         if template.level == self._best_level:
             return False
         level = self.openings.best_level(attempt)
@@ -700,7 +701,7 @@ class _NodeFiller:
         self._domains = domains
 
     def might_take(self, attempt: PlacementAttempt, least: Ints) -> bool:
-        """Whether some node suits that has room for `least` [resources]."""
+        """True if some node suits that has room for `least` [resources]."""
         roomy = places_with(self._nodes.free, least)
         return bool(roomy.any()) and bool((self._nodes.fits(attempt.pod_class, soft=attempt.soft) & roomy).any())
 
@@ -716,7 +717,7 @@ class _NodeFiller:
 
 
 def _first_fit(many: Ints, number: int) -> Ints:
-    """How many of `number` pods each target takes when targets that could take `many` are filled in order."""
+    """Return how many of `number` pods each target takes if pods fill the targets in order; each could take `many`."""
     many = np.minimum(many, number)
     before = np.cumsum(many) - many
     taken: Ints = np.clip(number - before, 0, many)
@@ -738,7 +739,7 @@ def _roomiest(many: Ints, number: int) -> Ints:
 
 
 def _room_on_launch_row(group: ClaimGroup, target: ClaimGroup, used: Ints, requests: Ints) -> Ints:
-    """How many pods each claim takes without leaving the row it would launch now."""
+    """Return how many pods each claim takes without leaving the row that it would launch now."""
     first = group.cheapest(used)
     rows = group.rows[np.maximum(first, 0)]
     kept = (first >= 0) & target.has_row(rows)

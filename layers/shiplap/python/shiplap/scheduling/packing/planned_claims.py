@@ -49,7 +49,7 @@ def pod_reference(pod: Pod) -> PodReference:
 
 
 def plan_of(planned: PlannedClaim) -> ClaimPlan:
-    """What of a planned claim outlives the decision."""
+    """Return the part of a planned claim that outlives the decision."""
     kept = {name: getattr(planned, name) for name in _OUTLIVES}
     return ClaimPlan(**{name: value for name, value in kept.items() if value is not msgspec.UNSET})
 
@@ -94,9 +94,9 @@ def launch_price(group: ClaimGroup, load: Ints) -> float:
 
 
 class _ClaimForm(msgspec.Struct, frozen=True):
-    """What claims of one group with the same list of types have in common; `daemons` [resources] is their overhead.
+    """The common form of claims of one group with the same list of types; `daemons` [resources] is their overhead.
 
-    `blank` is such a claim without a name, pods and what they request.
+    `blank` is such a claim without a name, pods and the requests of these pods.
     """
 
     blank: PlannedClaim
@@ -328,7 +328,10 @@ def _narrowed(group: ClaimGroup, holds: Bools, types: TypeList) -> Requirements:
 
 
 def _kept_variants(group: ClaimGroup, holds: Bools, types: TypeList) -> list[Requirement]:
-    """What narrows a claim to the variant of its types, and to others in which each of them that is sold holds it."""
+    """Return the requirements that narrow a claim to some variants of its types.
+
+    These are the variant of its types, and other variants in which each of these types that is sold holds the claim.
+    """
     variants = group.template.variants
     if not variants.choices:
         return []

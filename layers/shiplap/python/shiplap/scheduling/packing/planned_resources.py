@@ -34,7 +34,7 @@ def axis_of(names: Collection[str], daemons: Iterable[Daemon], pools: Iterable[N
 
 
 def outside_of(axis: Axis, requests: Collection[str]) -> str:
-    """Why requests for these resources cannot be planned, or nothing."""
+    """Return why requests for these resources cannot be planned, or ""."""
     outside = set(requests) - {NODES, *axis.names}
     if not outside:
         return ""

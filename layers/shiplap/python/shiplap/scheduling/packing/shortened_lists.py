@@ -56,7 +56,7 @@ def limits_aside(
 
 
 class Shortened(msgspec.Struct, frozen=True, eq=False):
-    """What is left of limits by pool, and the pools whose claims exceed theirs whatever their lists are."""
+    """Holds what is left of limits by pool, and the pools whose claims exceed their limits whatever their lists are."""
 
     left: Mapping[str, PoolLimits]
     over: frozenset[str]
@@ -101,7 +101,7 @@ def _alike(open_claims: OpenClaims, places: Sequence[int]) -> Iterator[_Alike]:
 
 
 def _spent(alike: Sequence[_Alike], resources: int) -> Ints:
-    """What these claims are charged together [resources]."""
+    """Return the charge for these claims together [resources]."""
     spent = np.zeros(resources, np.int64)
     for one in alike:
         spent += one.charge * len(one.places)

@@ -91,18 +91,18 @@ class SizeClass(msgspec.Struct, eq=False):
 
     @property
     def is_free(self) -> bool:
-        """Whether no constraint concerns these pods, neither their own nor that of others."""
+        """True if no constraint concerns these pods, neither their own nor a constraint of other pods."""
         return not self.owns and not self.selected and not self.needs_domain
 
     def cheapest(self, domains: Sequence[str]) -> Sequence[str]:
-        """Those of some domains in which they cost least."""
+        """Return the domains among `domains` in which these pods cost least."""
         if not self.prices:
             return domains
         least = min(self.prices[value] for value in domains)
         return [value for value in domains if self.prices[value] <= least]
 
     def binds(self, terms: Terms) -> bool:
-        """Whether a domain of `key` may be closed to these pods; otherwise they are merely counted there."""
+        """True if a domain of `key` may be closed to these pods; otherwise constraints merely count them there."""
         avoided = (term for term in self.selected & terms.anti if terms.all[term].key != HOSTNAME)
         return bool(self.spreads or self.affinity or self.anti or next(avoided, None) is not None)
 
@@ -295,7 +295,7 @@ class DomainQuotas:
         return _positive(allowed, water_fill([round(load / each) for load in loads], size_class.number))
 
     def _closed(self, size_class: SizeClass, value: str) -> bool:
-        """Whether anti-affinity, of these pods or of others, keeps them out of a domain."""
+        """True if anti-affinity, of these pods or of other pods, keeps these pods out of a domain."""
         avoided = size_class.selected & self._topology_counts.terms.anti
         return any(self._count(term, value) for term in size_class.anti) or any(
             self._count(term, value, keeping=True)
@@ -304,7 +304,7 @@ class DomainQuotas:
         )
 
     def _has_any(self, term: int) -> bool:
-        """Whether pods that a term counts are anywhere: then no other pod may be the first of them."""
+        """True if pods that a term counts are anywhere. Then no other pod may be the first that the term counts."""
         given = self._added.get((term, False), {})
         return any(given.values()) or self._topology_counts.begun(term)
 
@@ -369,7 +369,7 @@ class DomainQuotas:
         return all(final.get(value, 0) - lowest <= spread.max_skew for value in size_class.quotas)
 
     def _comparable(self, size_class: SizeClass, spread: Spread, settled: Sequence[SizeClass]) -> bool:
-        """Whether the constraint counts all nodes of each domain chosen for its pods, or none."""
+        """True if the constraint counts all nodes of each domain chosen for its pods, or no node."""
         mine = size_class.attempt.pod_class
         narrow = spread.honor_affinity and any(set(term) - {self._key} for term in mine.own_terms)
         if not narrow and not spread.honor_taints:
@@ -383,7 +383,7 @@ class DomainQuotas:
 
 
 def water_fill(base: Sequence[int], number: int) -> list[int]:
-    """How much each level gets when `number` is poured over `base`; the remainder goes to the first lowest levels."""
+    """Return each level's part when `number` is poured over `base`; the first lowest levels get the remainder."""
     order = sorted(range(len(base)), key=lambda index: (base[index], index))
     added = [0] * len(base)
     wet, level = 0, base[order[0]]
@@ -462,5 +462,5 @@ def _mixes(turns: Sequence[int], quotas: Sequence[Sequence[int]], counts: Sequen
 
 
 def fits_front(sizes: Ints, front: Ints) -> Bools:
-    """Which sizes [sizes, resources] some row of a front [rows, resources] holds."""
+    """Return a mask of the sizes [sizes, resources] that some row of a front [rows, resources] holds."""
     return np.array((front[None, :, :] >= sizes[:, None, :]).all(axis=2).any(axis=1), np.bool_)

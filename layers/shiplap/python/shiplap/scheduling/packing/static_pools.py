@@ -122,7 +122,10 @@ def _surplus(
 
 
 def _may_go(node: Node, claim: NodeClaim | None, pool: NodePool) -> bool:
-    """Whether a node may be scaled down; one without a claim, too, as files lack claims and the sweep makes one."""
+    """True if a node may be scaled down.
+
+    A node without a claim may go, too, as files lack claims and the sweep makes one.
+    """
     if claim is None:
         return is_initialized(node) and node.metadata.annotations.get(labels.DO_NOT_DISRUPT) != "true"
     return not why_it_stays(node, claim, pool)

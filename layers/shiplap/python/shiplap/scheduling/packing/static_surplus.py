@@ -28,7 +28,10 @@ class RemovableNode(msgspec.Struct, frozen=True):
 
 
 def surplus_in_service(nodes: Iterable[Node], replicas: int) -> int:
-    """How many nodes in service are more than the replicas. Claims and nodes that are still coming go before those."""
+    """Return by how many the nodes in service exceed the replicas.
+
+    Claims and nodes that are still coming go before nodes in service.
+    """
     return max(sum(map(is_initialized, nodes)) - replicas, 0)
 
 

@@ -104,7 +104,7 @@ class RowSets:
         return known
 
     def room(self, rows: int, used: Ints, size: Ints) -> Ints:
-        """How many pods of `size` [resources] nodes with these rows take on top of `used` [nodes, resources]."""
+        """Return how many pods of `size` [resources] nodes with these rows take on top of `used` [nodes, resources]."""
         front = self.front(rows)
         if not len(front):
             return np.zeros(len(used), np.int64)
@@ -122,7 +122,10 @@ class RowSets:
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def holds(self, rows: int, used: Ints, size: Ints) -> Bools:
-        """Which nodes with these rows take one pod of `size` on top of `used`: asked without a division."""
+        """Return a mask of the nodes with these rows that take one pod of `size` on top of `used`.
+
+        It needs no division.
+        """
         limits = self.front(rows) - size
         if len(limits) == 1:
             holds = np.ones(len(used), np.bool_)
@@ -138,7 +141,7 @@ class RowSets:
 
 
 class _Rules:
-    """What the rules of a problem leave of each node: pods counted and owners present, per rule and node."""
+    """The room that the rules of a problem leave on each node: pods counted and owners present, per rule and node."""
 
     def __init__(self, problem: BinPackingProblem, nodes: int) -> None:
         self._caps = problem.caps.tolist()
@@ -151,11 +154,11 @@ class _Rules:
         self._owns = marked_columns(problem.owners.T)
 
     def free(self, item: int) -> bool:
-        """Whether no rule looks at an item."""
+        """True if no rule applies to an item."""
         return not (self._capped[item] or self._owns[item] or (self._clash and self._clash[item]))
 
     def each(self, item: int) -> int:
-        """How many pods of an item an empty node takes."""
+        """Return how many pods of an item the rules allow on an empty node."""
         most = min((self._caps[rule] for rule in self._owns[item] if rule in self._capped[item]), default=PLENTY)
         return 1 if self._alone[item] else most
 
@@ -197,7 +200,7 @@ def suit_lines(problem: BinPackingProblem) -> tuple[Bools, Ints]:
 
 
 def clashing_items(problem: BinPackingProblem) -> Bools:
-    """Which items [items] clash with any: mostly none do, which is seen at once."""
+    """Return a mask of the items [items] that clash with any item. Mostly none does, which one look at all shows."""
     return problem.clash.any(axis=0) if problem.clash.any() else np.zeros(len(problem.clash), np.bool_)
 
 
@@ -249,7 +252,7 @@ class FirstFit:
         return self._filling()
 
     def _each(self, ask: Callable[[int, Ints, Ints], Ints | Bools], size: Ints, pattern: int, start: int = 0) -> Ints:
-        """What `RowSets.room` or `RowSets.holds` says of each node from `start` on."""
+        """Return the answers of `ask`, which is `RowSets.room` or `RowSets.holds`, for each node from `start` on."""
         used = self._used[start : self._nodes]
         sets = self._set_of[start : self._nodes]
         present = np.unique(sets).tolist() if len(self._sets.masks) > 1 else [0]

@@ -114,7 +114,7 @@ class CoveringProgram:
         self.cost = np.concatenate([self.cost, cost])
 
     def _worth(self, values: Floats) -> Floats:
-        """What the columns [n] are worth if one unit of each row is worth so much [rows]."""
+        """Return the worth of the columns [n] if one unit of each row is worth `values` [rows]."""
         if self.columns.size < _WORTH_SPARSE:
             return _sum(values[:, None] * self.columns, axis=0)
         return self._sparse.worth(self.columns, values)
@@ -125,7 +125,7 @@ class CoveringProgram:
         return float((self._basic_cost() * self.basic).sum())
 
     def solution(self) -> Floats:
-        """How much of each column is used [n]."""
+        """Return how much of each column the solution uses [n]."""
         x = np.zeros(self.columns.shape[1])
         real = self.basis >= 0
         x[self.basis[real]] = np.maximum(self.basic[real], 0.0)
@@ -342,7 +342,7 @@ def greedy_fills(
 
 
 class _Resources:
-    """What many fills have left of all resources: `free` [resources, fills, seeds]."""
+    """The amounts that many fills have left of all resources: `free` [resources, fills, seeds]."""
 
     def __init__(self, reduced: ReducedProblem, row: Ints, start: Floats) -> None:
         """Nodes of `row` [fills] that hold `start` [seeds, resources] already."""
@@ -356,7 +356,7 @@ class _Resources:
         self._parts: Floats = np.empty_like(self.free)
 
     def room(self, kind: Ints) -> Floats:
-        """How many pods of `kind` [fills] would fit [fills, seeds], fractions included."""
+        """Return how many pods of `kind` [fills] would fit [fills, seeds], fractions included."""
         parts, free = self._parts, self.free
         if self._mixed:
             free = np.add(free, self._unneeded.take(kind, axis=1), out=parts)
@@ -369,7 +369,7 @@ class _Resources:
 
 
 def _holds(reduced: ReducedProblem, seeds: Floats, start: Floats, rows: Ints) -> Bools:
-    """Which rows hold and suit which seeds [rows, seeds]."""
+    """Return a mask [rows, seeds]: True where a row holds a seed and suits it."""
     holds: Bools = (start[None, :, :] <= reduced.net[rows][:, None, :]).all(axis=2)
     if not reduced.suits.all():
         for place, row in enumerate(rows.tolist()):
@@ -387,7 +387,7 @@ def _orders(reduced: ReducedProblem, values: Floats, strategies: FillStrategies)
 
 
 def values_of(patterns: Floats, values: Floats) -> Floats:
-    """What patterns [n, kinds] are worth at these values [kinds]."""
+    """Return the worth of patterns [n, kinds] at these values [kinds]."""
     return (patterns * values[None, :]).sum(axis=1)
 
 
@@ -576,7 +576,7 @@ class Generation:
                 return
 
     def _tails_off(self, costs: Sequence[float]) -> bool:
-        """Whether the last rounds, whose solutions had these costs, gained next to nothing near the estimated bound."""
+        """True if the last rounds, whose solutions had these costs, gained next to nothing near the estimated bound."""
         if len(costs) <= _TAIL or costs[-1] <= costs[-1 - _TAIL] * (1 - _NEXT_TO_NOTHING):
             return False
         return costs[-1] <= self.bound * (1 + CLOSE)
@@ -648,9 +648,9 @@ _NEAR = 1e-6
 
 
 class Care(msgspec.Struct, frozen=True):
-    """How carefully to go: rounds of column generation at first and for each rest, and what is bought whole at once.
+    """Settings of column generation: its rounds at first and for each rest, and the part that it buys whole at once.
 
-    `enough` is the part of a node from which on one more is bought; over 1, only whole ones are.
+    `enough` is the part of a node from which on it buys one node more. Over 1, it buys whole nodes only.
     """
 
     first: int

@@ -1,4 +1,4 @@
-"""How much the search may do, counted instead of timed, so that equal snapshots give equal plans on every machine."""
+"""Limits the search by counted work instead of time, so that equal snapshots give equal plans on every machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Effort:
 
     @property
     def spent(self) -> bool:
-        """Whether nothing is left."""
+        """True if no effort is left."""
         return self.left <= 0
 
     def charge(self, steps: int, elements: float) -> None:

@@ -98,7 +98,7 @@ def _possible(problem: BinPackingProblem) -> BinPackingProblem:
 
 
 def _fitting(problem: BinPackingProblem, sizes: Ints) -> Bools:
-    """Which items [items] would fit a row that suits them if their pods had these sizes [items, resources]."""
+    """Return a mask of the items [items] that fit a row that suits them if pods have these sizes [items, resources]."""
     buys = np.isfinite(problem.price)
     fits = np.zeros(len(sizes), np.bool_)
     lines, line_of = suit_lines(problem)
@@ -443,7 +443,7 @@ class _Grower:
 
 
 def _room(spare: Floats, size: Floats) -> Ints:
-    """How many pods of a size [resources] what nodes have to spare [resources, nodes] holds."""
+    """Return how many pods of a size [resources] fit into what nodes have to spare [resources, nodes]."""
     wanted = size > 0
     many: Ints = np.floor(_least(spare[wanted] / size[wanted, None], axis=0)).astype(np.int64)
     return many
@@ -653,7 +653,7 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
         return [(search.place, search.improved_filling(best[search.place], effort)) for search in searches]
 
     def _close(self, best: dict[int, Floats], generation: Generation) -> bool:
-        """Whether `best` costs hardly more than contents bought in fractions would, as far as column generation knows.
+        """True if `best` costs hardly more than contents bought in fractions would, as far as column generation knows.
 
         Whole pods on whole nodes often cost more than resources bought in fractions, however long the search takes.
         """

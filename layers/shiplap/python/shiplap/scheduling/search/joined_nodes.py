@@ -112,7 +112,7 @@ class _Joiner:
                     break
 
     def _numbers(self, members: Ints) -> Iterator[int]:
-        """How many nodes of a row can be one node for no more, as far as the lightest ones tell."""
+        """Yield how many nodes of a row can become one node that costs no more, as far as the lightest nodes show."""
         if len(members) < 2:
             return
         each = float(self._price[members[0]])
@@ -163,7 +163,7 @@ class _Joiner:
         return bool(chosen)
 
     def _keep_rules(self, groups: Ints) -> Bools:
-        """Which groups keep the rules on one node."""
+        """Return a mask of the groups that keep the rules on one node."""
         keeps: Bools = ~(
             self._owned[groups].any(axis=1) & (self._counted[groups].sum(axis=1) > self._problem.caps)
         ).any(axis=1)

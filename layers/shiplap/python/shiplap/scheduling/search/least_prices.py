@@ -1,4 +1,4 @@
-"""What new nodes for some pods cost at least, without a plan for them.
+"""Computes the least that new nodes for some pods cost, without a plan for these pods.
 
 A price for each millicore and each byte, such that no instance type sells its resources for less, bounds what any new
 nodes cost from below. Existing nodes take at most what their room is worth at these prices. Nodes are bought whole:
@@ -57,7 +57,7 @@ class LeastPrices:
         self._sold: dict[frozenset[int], _Sold] = {}
 
     def pods_to_place(self, classes: Sequence[PodClass]) -> PodsToPlace:
-        """What is to be known of the pods of one node."""
+        """Return the sizes of the pods of one node, the templates of new nodes, and whether the needs are unknown."""
         by_size: dict[tuple[int, int], int] = {}
         for item in classes:
             size = (item.requests.get(CPU, 0), item.requests.get(MEMORY, 0))
@@ -94,9 +94,10 @@ class LeastPrices:
         return self._sold[indexes]
 
     def _sure_templates(self, pod_class: PodClass) -> frozenset[int]:
-        """Those that new nodes for a class are sure to be of: all that suit it, or the best if one takes each pod.
+        """Return the templates of which new nodes surely are: all that suit a class, or the best if one takes each pod.
 
-        Between NodePools of one weight the price decides, so the later tiers of one may go before the first of another.
+        Between NodePools of one weight the price decides, so the later tiers of one may go before the first of
+        another pool.
         """
         suiting = [item for item in self._templates if _suits(item, pod_class)]
         best = min((item.level for item in suiting), default=None)
@@ -110,7 +111,7 @@ class LeastPrices:
 
 
 def _suits(template: NodeClaimTemplate, pod_class: PodClass) -> bool:
-    """Whether taints and requirements let nodes of a template take pods of a class."""
+    """True if taints and requirements let nodes of a template take pods of a class."""
     taints = template.pool.spec.template.spec.taints
     if untolerated(taints, pod_class.tolerations, ignore_preferences=True) is not None:
         return False
@@ -131,7 +132,7 @@ def _surely_takes(template: NodeClaimTemplate, pod_class: PodClass) -> bool:
 
 
 class _Sold:
-    """What new nodes offer [rows, (cpu, memory)], and their prices [rows]."""
+    """The resources that new nodes offer [rows, (cpu, memory)], and their prices [rows]."""
 
     def __init__(self, net: Floats, price: Floats) -> None:
         self._net, self._price = net.tobytes(), price.tobytes()
@@ -151,7 +152,7 @@ class _Sold:
 
 
 def _worth(sizes: Floats) -> Floats:
-    """What sizes [n, (cpu, memory)] are worth at each proportion [n, proportions]."""
+    """Return the worth of sizes [n, (cpu, memory)] at each proportion [n, proportions]."""
     return sizes[:, :1] * _PER_MILLICORE + sizes[:, 1:] * _PER_BYTE
 
 
@@ -165,9 +166,9 @@ def _per_dollar(worth: Floats, price: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def _most_bought(net: bytes, price: bytes, step: float) -> Floats:
-    """What whole nodes are worth at most that cost less than one step, two, and so on [steps, proportions].
+    """Return the most worth of whole nodes that cost less than one step, two steps and so on [steps, proportions].
 
-    Prices are rounded down. A decision asks for few steps, and the next one for the same.
+    Prices are rounded down. A decision asks for few steps, and the next decision asks for the same steps.
     """
     worth, prices = _worth(np.frombuffer(net, np.float64).reshape(-1, 2)), np.frombuffer(price, np.float64)
     in_parts = prices < _WHOLE_STEPS * step
@@ -186,7 +187,7 @@ def _most_bought(net: bytes, price: bytes, step: float) -> Floats:
 
 
 def _absorbed(room: Floats, sizes: Floats, numbers: Floats) -> Floats:
-    """What existing nodes take of these pods at most, at each proportion [proportions]."""
+    """Return the most worth of these pods that existing nodes take, at each proportion [proportions]."""
     taken, worth = _most_taken(room, sizes, numbers), _worth(sizes)
     some = taken.any(axis=1)
     room, taken = room[some], taken[some]
@@ -196,7 +197,7 @@ def _absorbed(room: Floats, sizes: Floats, numbers: Floats) -> Floats:
 
 
 def _most_taken(room: Floats, sizes: Floats, numbers: Floats) -> Floats:
-    """How many pods of each class alone a node takes at most [nodes, classes]."""
+    """Return how many pods of each class alone a node takes at most [nodes, classes]."""
     many = np.full((len(room), *sizes.shape), np.inf)
     np.divide(room[:, None, :], sizes, out=many, where=sizes > 0)
     taken: Floats = np.minimum(np.floor(many).min(axis=2), numbers)

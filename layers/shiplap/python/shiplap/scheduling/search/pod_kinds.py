@@ -101,7 +101,7 @@ class ReducedProblem(msgspec.Struct, frozen=True, eq=False):
 
 
 def pattern_loads(patterns: Floats, sizes: Floats) -> Floats:
-    """What patterns [n, kinds] take of each resource, exactly: [n, resources]."""
+    """Return the exact amount of each resource that patterns [n, kinds] take: [n, resources]."""
     return np.stack([(patterns * sizes[None, :, r]).sum(axis=1) for r in range(sizes.shape[1])], axis=1)
 
 
@@ -220,7 +220,7 @@ def aggregate_problem(reduced: ReducedProblem, total: Floats, useful: Bools) -> 
 
 
 def _suit_classes(problems: Sequence[BinPackingProblem], items: Ints) -> tuple[Bools, Ints]:
-    """Which rows some items of all problems suit: the different answers [classes, rows], and that of each [items]."""
+    """Return the distinct masks of rows that items of all problems suit [classes, rows], and that of each [items]."""
     # Rows that cannot be bought are left out later; until then they must not tell items of two problems apart.
     found = [(lines | ~np.isfinite(each.price)[None, :], of) for each in problems for lines, of in [suit_lines(each)]]
     starts = np.cumsum([0, *(len(lines) for lines, _ in found[:-1])])
@@ -232,7 +232,7 @@ def _suit_classes(problems: Sequence[BinPackingProblem], items: Ints) -> tuple[B
 
 
 def _distinct(lines: Floats) -> tuple[Ints, Ints]:
-    """Where each distinct line of a matrix is first, in lexical order, and which of them every line is."""
+    """Return where each distinct line of a matrix is first, in lexical order, and each line's number among these."""
     order = np.lexsort(lines.T[::-1])
     ordered = lines[order]
     starts = np.r_[True, (ordered[1:] != ordered[:-1]).any(axis=1)]
@@ -379,7 +379,7 @@ class _Seating:
         return [item for item in order if self._problem.counts[item]]
 
     def _allowed(self, item: int, nodes: int) -> int:
-        """Those of some nodes on which the rules allow one more pod of an item."""
+        """Return the nodes among `nodes`, one bit each, on which the rules allow one more pod of an item."""
         mine = self._class_of[item]
         bounds = self._bounds[mine]
         for rule in bounds.counting_owns:
@@ -392,7 +392,7 @@ class _Seating:
         return nodes & ~self._barred[mine]
 
     def _most(self, item: int, node: int) -> int:
-        """How many more pods of an item the rules allow on a node that may take one."""
+        """Return how many more pods of an item the rules allow on a node that may take one."""
         bounds = self._bounds[self._class_of[item]]
         if bounds.alone:
             return 1
@@ -523,7 +523,7 @@ class _Seating:
         return None
 
     def _loads(self) -> Ints:
-        """What is on the nodes [nodes, resources]; few problems have pods that need to know, and the nodes' rows."""
+        """Compute once the loads [nodes, resources] and rows of the nodes; few problems have pods that need them."""
         if self._use is None:
             self._row = self._reduced.launched(self._patterns)
             self._use = np.zeros((self._nodes, self._problem.sizes.shape[1]), np.int64)
@@ -596,7 +596,7 @@ class _Seating:
 
 
 class _Bounds(msgspec.Struct, frozen=True):
-    """What rules ask of a class of rules, and the classes that its pods keep off their node."""
+    """The rules that bind pods of a class of rules, and the classes that its pods keep off their node."""
 
     owns: tuple[int, ...]
     counting: tuple[int, ...]

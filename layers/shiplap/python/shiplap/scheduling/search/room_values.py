@@ -1,4 +1,4 @@
-"""What the room of nodes is worth while others go: pods that lose their node need it, or somebody pays for new nodes.
+"""Values the room of nodes while other nodes go: pods that lose their node need it, or somebody pays for new nodes.
 
 A linear program over fractional nodes: each node stays at its price, or goes for what moving its pods costs; all pods
 have to find room on nodes that stay, or on new ones. Its dual is the value of a unit of each resource. A node is worth

@@ -113,7 +113,7 @@ def profiles(reduced: ReducedProblem) -> Ints:
 def even_shares(
     reduced: ReducedProblem, profile: Ints, rows: Ints, copies: Ints, effort: Effort
 ) -> tuple[float, Floats]:
-    """How full nodes become when `copies` [n] nodes of each row in `rows` [n] share all pods as evenly as possible.
+    """Share all pods as evenly as possible among `copies` [n] nodes of each row in `rows` [n].
 
     Returns the fullest resource's part (over 1: there is no room) and the part [profiles, n] of each profile that goes
     to each row.
@@ -184,7 +184,7 @@ def deal(reduced: ReducedProblem, rows: Ints, effort: Effort) -> tuple[Floats, F
 
 
 def _apportion(profile: Ints, share: Floats) -> Ints:
-    """Which row [pods] each pod goes to: in every stretch of a profile's pods about the same part to each row."""
+    """Return the row of each pod [pods]: in every stretch of a profile's pods about the same part goes to each row."""
     row_of = np.full(len(profile), -1, np.int64)
     for number, parts in enumerate(share):
         pods = np.flatnonzero(profile == number)

@@ -1,1 +1,1 @@
-"""What pods can be placed on: NodePools compiled to templates, open claims, existing nodes."""
+"""The places for pods: NodePools compiled to templates, open claims, existing nodes."""

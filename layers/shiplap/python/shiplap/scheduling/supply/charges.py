@@ -1,4 +1,4 @@
-"""What exists and what is in flight, taken off the limits of its NodePool; the rest is what may still be launched."""
+"""Takes what exists and what is in flight off the limits of its NodePool; the rest is what may still be launched."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def limits_of_pools(
     paired: Mapping[str, NodeClaim],
     waiting: Sequence[NodeClaim],
 ) -> dict[str, PoolLimits]:
-    """What each pool may still launch, by name.
+    """Return the limits of each pool by name, with what it may still launch.
 
     Args:
         pools: those that launch.
@@ -85,7 +85,7 @@ def charge_node(limits: PoolLimits, node: Node, claim: NodeClaim | None, table: 
 
 
 def _charge_of_node(node: Node, claim: NodeClaim | None, table: TypeTable) -> Ints:
-    """What a node takes of its pool's limits: the capacity it has, or will have."""
+    """Return what a node takes of its pool's limits: the capacity it has, or will have."""
     capacity = parse_resources(node.status.capacity)
     if claim is not None:
         expected = table.axis.amounts(_charge_of_claim(claim, table))
@@ -113,7 +113,10 @@ def _charge_of_claim(claim: NodeClaim, table: TypeTable) -> Ints:
 
 
 def _micros_of_claim(claim: NodeClaim, dearest: int) -> int:
-    """What a claim counts per hour; until it is launched, as the dearest of its types at today's prices."""
+    """Return the millionths of a dollar per hour of a claim.
+
+    Until it is launched, it counts as the dearest of its types at today's prices.
+    """
     recorded = micros_of(claim.hourly)
     if claim.instance is not None and recorded:
         return recorded
@@ -139,7 +142,10 @@ def _is_steady(claim: NodeClaim) -> bool:
 
 
 def _micros_by_labels(node: Node, table: TypeTable, vcpu_thousandths: int) -> int:
-    """What a node counts per hour, whether its offering is available now or not; without a price, at an estimate."""
+    """Return the millionths of a dollar per hour of a node, whether its offering is available now or not.
+
+    Without a price the node counts at an estimate.
+    """
     marks = node.metadata.labels
     place = table.index.get(marks.get(labels.INSTANCE_TYPE, ""))
     if place is None:

@@ -79,7 +79,7 @@ class RowSet(msgspec.Struct, eq=False):
         return self._bargains
 
     def has_row(self, rows: Ints) -> Bools:
-        """Which of these rows of the template [n] are among them."""
+        """True for each of these rows of the template [n] that is in the set."""
         if self._among is None:
             self._among = np.zeros(len(self.template.net), np.bool_)
             self._among[self.rows] = True
@@ -130,7 +130,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
         return self.row_set.has_row(rows)
 
     def room(self, used: Ints, requests: Ints) -> Ints:
-        """How many pods of `requests` [resources] fit on claims loaded with `used` [claims, resources]."""
+        """Return how many pods of `requests` [resources] fit on claims loaded with `used` [claims, resources]."""
         rows = self.net if self.minimums else self.front
         if not len(rows):
             return np.zeros(len(used), np.int64)
@@ -169,7 +169,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
         return decisive
 
     def keeps_minimums(self, kept: Bools) -> bool:
-        """Whether these rows alone [rows] have the values that minValues asks for, all in one variant of the node."""
+        """True if these rows alone [rows] have the values that minValues asks for, all in one variant of the node."""
         variants = self.rows % len(self.template.variants.all)
         return not self.minimums or any(
             all(
@@ -180,7 +180,10 @@ class ClaimGroup(msgspec.Struct, eq=False):
         )
 
     def values(self, key: str) -> Bools:
-        """Which rows have each value of a label [values, rows]; values that the requirements exclude are left out."""
+        """Return a mask [values, rows] of the rows that have each value of a label.
+
+        Values that the requirements exclude are left out.
+        """
         known = self._values.get(key)
         if known is None:
             known = self._values[key] = self._compile_values(key)
@@ -201,7 +204,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
         return has
 
     def holding(self, used: Ints) -> Bools:
-        """Which rows [rows] hold a load of `used` [resources]."""
+        """True for each row [rows] that holds a load of `used` [resources]."""
         return (self.net >= used).all(axis=1)
 
     def prices_of_parts(self, requests: Ints) -> Floats:
@@ -243,7 +246,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
 def row_set_of(
     template: NodeClaimTemplate, requirements: Requirements, allowed: Bools, number: int, nets: dict[int, Ints]
 ) -> RowSet:
-    """Those of the rows `allowed` [rows] that a claim of a template with these requirements may use."""
+    """Return the rows among `allowed` [rows] that a claim of a template with these requirements may use."""
     price = template.prices_of_rows(requirements)
     rows = np.flatnonzero(allowed & np.isfinite(price) & (template.net >= 0).all(axis=1))
     rows = rows[np.argsort(price[rows], kind="stable")]

@@ -1,4 +1,4 @@
-"""Which topology terms count the pods of DaemonSets, and which of their own keep other pods off their nodes.
+"""The topology terms that count pods of DaemonSets, and the DaemonSets' own terms that keep other pods off their nodes.
 
 A new node comes with the pods of its DaemonSets. So a pod that has to be near such a pod gets a node on which it runs,
 and a pod that has to stay away from it, or that it keeps away, one on which it does not.
@@ -18,7 +18,7 @@ from shiplap.scheduling.supply.daemons import Daemon, DaemonLoad, OwnerName
 
 
 class Company(msgspec.Struct, frozen=True):
-    """What a node for a pod must hold, and must not.
+    """The DaemonSets that must run on a node for a pod, and the DaemonSets that must not.
 
     `near` are affinity terms, each with the DaemonSets of which one meets it; `away` are DaemonSets that must not run.
     """
@@ -53,9 +53,10 @@ class DaemonTerms(msgspec.Struct, frozen=True, eq=False):
     begun: frozenset[int] = frozenset()
 
     def company(self, constraints: Constraints, selected: frozenset[int]) -> Company:
-        """What the DaemonSets of a node mean to a pod with these constraints that these terms select.
+        """Return which DaemonSets must run, and which must not, on the node of a pod with these constraints.
 
-        Over another label than the hostname a pod joins those that are there already, if there are any.
+        `selected` are the terms that select the pod.
+        Over another label than the hostname a pod joins the DaemonSets that are there already, if there are any.
         """
         if not self.counting and not self.keeping:
             return NO_COMPANY

@@ -1,4 +1,4 @@
-"""What DaemonSets will take of a node that does not exist yet, per NodePool tier, instance type and variant."""
+"""Computes what DaemonSets take of a node that does not exist yet, per NodePool tier, instance type and variant."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Daemon(msgspec.Struct, frozen=True):
 
 
 class DaemonLoad(msgspec.Struct, frozen=True, eq=False):
-    """What daemons take of a node of each row: `overhead` [rows, resources]; `ports` is None when none are taken.
+    """Holds what daemons take of a node of each row: `overhead` [rows, resources]; `ports` is None when they take none.
 
-    `runs` [daemons, rows] says which of `daemons` run there.
+    `runs` [daemons, rows] marks which of `daemons` run there.
     """
 
     daemons: tuple[Daemon, ...]
@@ -108,7 +108,7 @@ def load_of(
     table: TypeTable,
     allow_undefined: frozenset[str],
 ) -> DaemonLoad:
-    """What tolerant daemons take on each row of a NodePool tier.
+    """Compute what tolerant daemons take on each row of a NodePool tier.
 
     Args:
         daemons: see `tolerant`.

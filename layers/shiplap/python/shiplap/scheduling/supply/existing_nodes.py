@@ -163,7 +163,7 @@ def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None
 
 
 def _launched_labels(claim: NodeClaim) -> dict[str, str]:
-    """What is known of the instance of a claim, as labels."""
+    """Return the known type, zone and capacity type of a claim's instance, as labels."""
     launched = {
         labels.INSTANCE_TYPE: claim.known_instance.type,
         labels.ZONE: claim.known_instance.zone,
@@ -182,13 +182,13 @@ def _possible_types(claim: NodeClaim, template: NodeClaimTemplate) -> tuple[int,
 
 
 def still_fits(claim: NodeClaim, instance_type: InstanceType) -> bool:
-    """Whether what is known of a type by now is enough for what was planned for a claim that is not launched yet."""
+    """True if a type, by what is known of it now, has room for the plan of a claim that is not launched yet."""
     allocatable = assumed_allocatable(instance_type, claim)
     return all(amount <= allocatable.get(resource, 0) for resource, amount in claim.plan.requests.items())
 
 
 def assumed_allocatable(instance_type: InstanceType, claim: NodeClaim) -> dict[str, int]:
-    """What a claim's plan relied on for a type: the estimate where it was allowed to, else the careful bound.
+    """Return what a claim's plan relied on for a type: the estimate where the plan may use it, else the careful bound.
 
     Returns:
         Allocatable in canonical units.
@@ -199,7 +199,7 @@ def assumed_allocatable(instance_type: InstanceType, claim: NodeClaim) -> dict[s
 
 
 def _net_allocatable(claim: NodeClaim, template: NodeClaimTemplate, types: Sequence[int], *, is_closed: bool) -> Ints:
-    """What is left for pods [resources] whichever of the types is launched: by the figures counted on, less daemons.
+    """Return the room for pods [resources] whichever of the types is launched: the figures counted on, less daemons.
 
     Of a closed claim daemons are not counted: its room is that of its pods.
     """
@@ -329,7 +329,9 @@ class ExistingNodes:
         return coming
 
     def fits(self, pod_class: PodClass, *, soft: bool = False, preferred: Requirements | None = None) -> Bools:
-        """Which nodes [nodes] meet a class's requirements (any of its terms) and are tolerated, whatever room is left.
+        """True for each node [nodes] that meets a class's requirements (any of its terms) and that the class tolerates.
+
+        The room that is left does not matter.
 
         Args:
             item: the class.
@@ -353,7 +355,7 @@ class ExistingNodes:
         return mask & ~self._estimated if pod_class.missed else mask
 
     def count(self, pod_class: PodClass, mask: Bools, requests: Ints) -> Ints:
-        """How many pods of a class each node [nodes] still takes."""
+        """Return how many pods of a class each node [nodes] still takes."""
         many = pods_held(self.free, requests)
         many[~mask] = 0
         if pod_class.ports:
@@ -365,7 +367,10 @@ class ExistingNodes:
         return many
 
     def takes(self, pod_class: PodClass, index: int, requests: Ints, most: int) -> int:
-        """How many pods of a class that suits it one node takes, up to `most`: room, host ports, places for volumes."""
+        """Return how many pods of a class that suits it one node takes, up to `most`.
+
+        Room, host ports and places for volumes count.
+        """
         if pod_class.ports:
             most = 0 if ports_collide(pod_class.ports, self._ports[index]) else 1
         wanted = requests > 0
@@ -413,7 +418,7 @@ class ExistingNodes:
 
 
 def label_of(existing: ExistingNode, key: str) -> _KnownLabel:
-    """What a room's label is or, on a claim not launched yet, what it may become."""
+    """Return the value of a node's label or, on a claim not launched yet, the alternatives that it may become."""
     value = existing.labels.get(key)
     if value is not None:
         return value
@@ -430,7 +435,7 @@ def label_of(existing: ExistingNode, key: str) -> _KnownLabel:
 
 
 def meets(known: _KnownLabel, wanted: Requirement) -> bool:
-    """Whether a label meets a requirement whatever value a claim in flight ends up with.
+    """True if a label meets a requirement whatever value a claim in flight ends up with.
 
     An undefined label meets only NotIn and DoesNotExist.
     """
@@ -442,14 +447,14 @@ def meets(known: _KnownLabel, wanted: Requirement) -> bool:
 
 
 def _may_meet(known: _KnownLabel, wanted: Requirement) -> bool:
-    """Whether some value the label may still take meets the requirement."""
+    """True if some value the label may still take meets the requirement."""
     if known is None or isinstance(known, str):
         return meets(known, wanted)
     return any(wanted.allows_undefined if entry is None else entry.intersects(wanted) for entry in known)
 
 
 def _implies(known: Requirement | None, wanted: Requirement) -> bool:
-    """Whether every value that `known` leaves also meets `wanted`."""
+    """True if every value that `known` leaves also meets `wanted`."""
     if known is None or known.operator == "DoesNotExist":
         return wanted.allows_undefined
     both = known.intersection(wanted)

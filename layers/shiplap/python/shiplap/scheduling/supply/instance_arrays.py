@@ -35,7 +35,7 @@ ANY_NUMBER = 1_000_000
 
 
 class Offered(msgspec.Struct, frozen=True, eq=False):
-    """What a set of requirements leaves of a catalogue.
+    """The part of a catalogue that a set of requirements leaves.
 
     `suits` [types] meets the requirements by its labels; `price` [types] is the cheapest available offering in USD per
     hour, infinite where there is none.
@@ -159,7 +159,10 @@ class TypeTable:
         return made
 
     def allocatable_amounts(self, row: int) -> dict[str, int]:
-        """What a node of a row leaves to pods and daemons: by the careful bound unless that is verified or explored."""
+        """Return what a node of a row leaves to pods and daemons.
+
+        This is the careful bound, unless the type is verified or the row is an estimate row.
+        """
         known = self._amounts.get(row)
         if known is None:
             item = self.types[self.row_type[row]]
@@ -243,7 +246,7 @@ class TypeTable:
         )
 
     def label(self, place: int, key: str) -> Requirement | None:
-        """What a type says about a label, None when nothing."""
+        """Return the values that a type has for a label; None when it has none."""
         if key == labels.INSTANCE_TYPE:
             return Requirement.one_of(key, self.names[place])
         requirement = self._labels[place].get(key)
@@ -258,12 +261,12 @@ class TypeTable:
 
     @staticmethod
     def tells_types(key: str) -> bool:
-        """Whether a requirement on a label leaves some of the types; others leave some of their offerings."""
+        """True if a requirement on the label selects types; on the other labels it selects offerings."""
         return key not in _OFFERING_KEYS
 
     @staticmethod
     def tells_columns(key: str) -> bool:
-        """Whether a requirement of one value for a label leaves one zone or one kind of capacity."""
+        """True if a requirement of one value for a label leaves one zone or one kind of capacity."""
         return key in (labels.ZONE, labels.CAPACITY_TYPE)
 
     def bought(self, wanted: Requirements, types: Ints, key: str) -> frozenset[str]:
@@ -276,7 +279,10 @@ class TypeTable:
         return frozenset(name for name, is_there in zip(names, found.tolist(), strict=True) if is_there)
 
     def with_label(self, wanted: Requirement, given: frozenset[str] = frozenset()) -> Bools:
-        """Which types [types] may have a label as wanted; `given` are labels that the NodePool sets on the node."""
+        """True for each type [types] that may have a label as wanted.
+
+        `given` are labels that the NodePool sets on the node.
+        """
         if wanted.key == labels.INSTANCE_TYPE:
             return self.requirement_mask(wanted)
         if wanted.key not in self.label_keys:
@@ -287,7 +293,7 @@ class TypeTable:
         return np.array([known is None or known.intersects(wanted) for known in distinct], np.bool_)[place]
 
     def requirement_mask(self, wanted: Requirement) -> Bools:
-        """Which types [types] a requirement on one of their labels leaves."""
+        """True for each type [types] that a requirement on one of its labels leaves."""
         mask = self._masks.get(wanted)
         if mask is None:
             mask = self._masks[wanted] = self._evaluate(wanted)
@@ -316,7 +322,7 @@ class TypeTable:
         return known
 
     def offered(self, wanted: Requirements, given: frozenset[str] = frozenset()) -> Offered:
-        """What `wanted` leaves of the catalogue.
+        """Return the part of the catalogue that `wanted` leaves.
 
         Args:
             wanted: accumulated requirements of a claim.
@@ -343,7 +349,7 @@ class TypeTable:
         return Offered(suits, price)
 
     def cells(self, wanted: Requirements) -> Bools:
-        """Which zones and capacity types [1, zones, capacity types] the requirements allow."""
+        """True for each zone and capacity type [1, zones, capacity types] that the requirements allow."""
         entries = tuple(wanted.get(key) for key in _CELL_KEYS)
         known = self._cells.get(entries)
         if known is None:

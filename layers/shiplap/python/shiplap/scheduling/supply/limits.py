@@ -26,7 +26,7 @@ spot are charged with it; every claim that is certain not to be makes room for m
 
 
 def price_limits(rules: PriceRules) -> Iterator[str]:
-    """What a pool's rules about money limit beside resources."""
+    """Yield the names on the axis of the limits that a pool's rules about money set."""
     if rules.max_hourly_micros is not None:
         yield HOURLY
     if rules.min_on_demand_vcpus:
@@ -34,7 +34,7 @@ def price_limits(rules: PriceRules) -> Iterator[str]:
 
 
 class PoolLimits:
-    """What a NodePool may still launch: `left` [resources] and `nodes_left`; `PLENTY` where there is no limit.
+    """Holds what a NodePool may still launch: `left` [resources] and `nodes_left`; `PLENTY` where there is no limit.
 
     `spot_bound` is the least share of nodes, in hundredths of a per cent, that must not be spot; None without a rule.
     `nodes` counts the pool's nodes and claims, `steady` those among them that are certain not to be spot;
@@ -82,7 +82,7 @@ class PoolLimits:
         return free
 
     def forbidden(self, capacity: Ints) -> Bools:
-        """Which of these capacities [n, resources] a limit of 0 excludes, whatever is launched."""
+        """True for each of these capacities [n, resources] that a limit of 0 excludes, whatever is launched."""
         if self.amounts.get(NODES) == 0:
             return np.ones(len(capacity), np.bool_)
         none = [
@@ -95,7 +95,7 @@ class PoolLimits:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether there is any limit."""
+        """True if there is any limit."""
         return bool(len(self.columns)) or NODES in self.amounts
 
     def charge(self, capacity: Ints, nodes: int = 1) -> None:
@@ -121,17 +121,17 @@ class PoolLimits:
 
     @property
     def shares(self) -> bool:
-        """Whether some share of the pool must not be spot."""
+        """True if some share of the pool must not be spot."""
         return self.spot_bound is not None or bool(self.vcpu_bound)
 
     def spot_openable(self) -> int:
-        """How many more nodes may be spot before too small a share is not."""
+        """Return how many more nodes may be spot before the share that is not spot is too small."""
         if not self.spot_bound:
             return PLENTY
         return max(self.steady * 10_000 // self.spot_bound - self.nodes, 0)
 
     def allowed(self, capacity: Ints) -> Bools:
-        """Which of these capacities [n, resources] one more node may have."""
+        """True for each of these capacities [n, resources] that one more node may have."""
         return (capacity[:, self.columns] <= np.maximum(self.left[self.columns], 0)).all(axis=1)
 
     def exceeded_by(self, charge: Ints) -> Ints:
@@ -140,7 +140,7 @@ class PoolLimits:
         return exceeded
 
     def openable(self, charge: Ints) -> int:
-        """How many nodes of this capacity [resources] may be launched."""
+        """Return how many nodes of this capacity [resources] may be launched."""
         columns = self.columns[charge[self.columns] > 0]
         fits = min((self.left[columns] // charge[columns]).tolist(), default=PLENTY)
         return max(min(fits, self.nodes_left), 0)

@@ -1,4 +1,4 @@
-"""What the pods of nodes take, looked at once per view: most decisions about a cluster find its nodes as they were."""
+"""Computes what the pods of nodes take, once per view: most decisions about a cluster find its nodes as they were."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shiplap.scheduling.supply.daemons import daemon_owner
 
 
 class NodeLoad(msgspec.Struct, frozen=True, eq=False):
-    """What the pods of one node take together.
+    """Holds what the pods of one node take together.
 
     `daemons` holds the requests of each pod of a DaemonSet; `moving` names the resources that the pods which would have
     to go elsewhere ask for.
@@ -32,7 +32,7 @@ NO_LOAD = NodeLoad({}, (), frozenset(), frozenset())
 
 
 class PodLoads:
-    """What pods take, computed once per distinct pod."""
+    """Computes what pods take, once per distinct pod."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[dict[str, int], frozenset[HostPort]]] = {}

@@ -19,7 +19,7 @@ from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 
 class RefusalKind(StrEnum):
-    """Why a template was passed over."""
+    """The reason to pass over a template."""
 
     BLOCKED = "blocked"
     TAINT = "taint"
@@ -97,7 +97,7 @@ class OpenClaims:
 
     @property
     def charges(self) -> Ints:
-        """What each claim's pool was charged for it."""
+        """The charge of each claim to the limits of its pool."""
         return self._charges[: len(self.claims)]
 
     @property

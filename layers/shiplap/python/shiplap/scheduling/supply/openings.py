@@ -1,4 +1,4 @@
-"""Where a pod could go that no node has room for: a claim that is open already, or a new one in some template.
+"""Finds a claim for a pod that no node has room for: one that is open already, or a new one in some template.
 
 `PossibleNodes` says which nodes templates allow for a pod at all, `Openings` which of them can be opened now.
 A template refuses for one of the reasons in `RefusalKind`. Before a refusal counts, open claims give back what they
@@ -49,7 +49,7 @@ class PossibleNodes:
         self._allowed: dict[int, Bools] = {}
 
     def suits(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
-        """Whether taints and requirements let a template's nodes take pods of a class, whatever their size."""
+        """True if taints and requirements let a template's nodes take pods of a class, whatever their size."""
         return not isinstance(self.joined(template, attempt), RefusalKind)
 
     def joined(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> Requirements | RefusalKind:
@@ -86,7 +86,7 @@ class PossibleNodes:
         return self.holding_group(template, requirements, self.rows(template, attempt), attempt)
 
     def has_node(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
-        """Whether the template has a node for one pod."""
+        """True if the template has a node for one pod."""
         return not isinstance(self.entry(template, attempt), RefusalKind)
 
     def group(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> ClaimGroup | RefusalKind:
@@ -262,7 +262,7 @@ class Openings:
         return refusal
 
     def openable(self, template: NodeClaimTemplate, group: ClaimGroup) -> int:
-        """How many claims of a group may be opened at once, limits on resources and nodes aside; at least one."""
+        """Return how many claims of a group may open at once, limits on resources and nodes aside; at least one."""
         if template.reserved:
             return max(self.reservations.openable(group), 1)
         if template.steady:
@@ -463,7 +463,7 @@ class Openings:
         return entry
 
     def opens_with(self, gain: Ints, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
-        """Whether limits refuse a claim now that they would allow with this much more of their resources."""
+        """True if limits refuse a claim now that they would allow with this much more of their resources."""
         if self.entry(template, attempt) is not RefusalKind.LIMITS:
             return False
         limits = self.pool_limits[template.pool.metadata.name]
@@ -474,7 +474,7 @@ class Openings:
         return opens
 
     def gains_of_launches(self) -> dict[str, Ints]:
-        """What limits get back once open claims are what they would launch, by pool [limited resources].
+        """Return what limits get back once open claims are what they would launch, by pool [limited resources].
 
         Pools that get nothing back are left out.
         """

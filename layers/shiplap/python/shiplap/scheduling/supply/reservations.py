@@ -70,18 +70,18 @@ class Reservations:
         self._pins: dict[str, tuple[Requirement, ...]] = {}
 
     def pins(self, template: NodeClaimTemplate, reservation: str) -> tuple[Requirement, ...]:
-        """What narrows a claim down to one reservation."""
+        """Return the requirements that narrow a claim down to one reservation."""
         if reservation not in self._pins:
             marks = template.table.marks[template.table.reservations.index(reservation)]
             self._pins[reservation] = tuple(Requirement.one_of(name, marks[name]) for name in sorted(marks))
         return self._pins[reservation]
 
     def taken_here(self, reservation: str) -> bool:
-        """Whether a reservation had instances left that claims of this plan have been given."""
+        """True if a reservation had instances left before, and claims of this plan took the last of them."""
         return self._before.get(reservation, 0) > 0 and self.left[reservation] < 1
 
     def openable(self, group: ClaimGroup) -> int:
-        """How many more claims may be launched as this group is."""
+        """Return how many more claims of this group its reservations have instances for."""
         return min((self.left.get(reservation, 0) for reservation in _pinned(group)), default=0)
 
     def take(self, group: ClaimGroup, number: int) -> None:

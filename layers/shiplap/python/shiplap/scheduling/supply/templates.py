@@ -59,7 +59,7 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def name(self) -> str:
-        """How reasons call this template."""
+        """The name of this template in reasons."""
         pool = self.pool.metadata.name
         notes = [self.tier.text, "reserved" if self.reserved else "", "not spot" if self.steady else ""]
         text = ", ".join(filter(None, notes))
@@ -77,7 +77,7 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def counted(self) -> bool:
-        """Whether claims of this template are opened one by one, by a count that every other claim can change."""
+        """True if claims of this template are opened one by one, by a count that every other claim can change."""
         return self.reserved or self.limits.shares
 
     @property
@@ -102,7 +102,7 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
         return np.arange(len(self.table.row_type)) % len(self.variants.all)
 
     def rows_of_variants(self, requirements: Requirements) -> Bools:
-        """Which rows [rows] stand for a variant that a node with these requirements may be."""
+        """True for each row [rows] that stands for a variant that a node with these requirements may be."""
         every = self.variants.all
         may = [requirements.compatible(variant, self.allow_undefined) for variant in every]
         return np.tile(np.array(may, np.bool_), len(self.table.row_type) // len(every))
@@ -125,7 +125,7 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
 
 
 class PoolCatalog(msgspec.Struct, frozen=True, eq=False):
-    """What a NodePool can launch; `not_ready` says why it cannot."""
+    """The catalogue of a NodePool; `not_ready` holds the reason why it can launch nothing."""
 
     table: TypeTable
     not_ready: str = ""
@@ -142,7 +142,7 @@ def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
 
 
 def may_launch_without_pods(manifests: Manifests) -> bool:
-    """Whether there may be nodes to launch although no pod waits for one."""
+    """True if there may be nodes to launch although no pod waits for one."""
     static = any(pool.spec.replicas is not None for pool in manifests.node_pools)
     return static or bool(manifests.capacity_buffers)
 
@@ -200,7 +200,7 @@ def _templates_of_tier(template: NodeClaimTemplate, units: Mapping[str, int]) ->
 
 
 def may_be_spot(requirements: Requirements) -> bool:
-    """Whether a claim with these requirements may be launched as spot."""
+    """True if a claim with these requirements may be launched as spot."""
     entry = requirements.get(labels.CAPACITY_TYPE)
     return entry is None or entry.has(labels.SPOT)
 

@@ -1,4 +1,4 @@
-"""Which topology constraints close which domains to a class of pods, with the counts they go by."""
+"""Finds which topology constraints close which domains to a class of pods, with the counts they go by."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MOST_CONSTRAINTS = 20
 
 
 def has_binding_constraints(pod_class: PodClass, counts: TopologyCounts) -> bool:
-    """Whether any topology constraint can keep pods of this class out of a domain; others are merely counted."""
+    """True if any topology constraint can keep pods of this class out of a domain; otherwise they are only counted."""
     demands = pod_class.constraints
     own = demands.spreads or demands.affinity or demands.anti
     return bool(own or not pod_class.selected.isdisjoint(counts.terms.anti) or counts.joined(pod_class))
 
 
 def bound_keys(pod_class: PodClass, counts: TopologyCounts, among: frozenset[str]) -> frozenset[str]:
-    """Those labels `among` these, hostname aside, whose domains a class is bound by."""
+    """Return the labels `among` these, hostname aside, whose domains bind a class."""
     demands, selected = pod_class.constraints, pod_class.selected
     binding = selected & counts.terms.anti | counts.joined(pod_class) | {*demands.affinity, *demands.anti}
     spread_over = among.intersection(spread.key for spread in demands.spreads)
@@ -96,7 +96,7 @@ def _held_together(_item: PodClass, term: int, counts: TopologyCounts) -> str:
 
 
 def _affinity_words(pod_class: PodClass, term: int, counts: TopologyCounts) -> str:
-    """Where the pods are that a class has to join, and that it may not start without them."""
+    """Name the domains with the pods that a class has to join, and state that it may not start without these pods."""
     if claim := counts.terms.all[term].claim:
         where = _domains_with_pods(counts, term, counts.terms.all[term].key)
         return (
@@ -129,7 +129,7 @@ def _spread_words(pod_class: PodClass, spread: Spread, counts: TopologyCounts) -
 
 
 def _domains_with_pods(counts: TopologyCounts, term: int, key: str, *, keeping: bool = False) -> str:
-    """Where the pods of a term are: `a 2, b 1`; for the hostname only how many nodes."""
+    """Name the domains with the pods of a term: `a 2, b 1`; for the hostname only the number of nodes."""
     if key == HOSTNAME:
         nodes = _nodes_with_pods(counts, term, keeping=keeping)
         return f"{nodes} node{'' if nodes == 1 else 's'}" if nodes else ""

@@ -46,9 +46,9 @@ _MOST_TRIED = 64
 
 
 class HostnameBounds(msgspec.Struct, frozen=True, eq=False):
-    """How many pods of a class each node [nodes], each claim [claims] and a new claim may take.
+    """The most pods of a class that each node [nodes], each claim [claims] and a new claim may take.
 
-    `single`: all of them have to go to one node, because they follow each other.
+    `single`: all pods have to go to one node, because they follow each other.
     """
 
     nodes: Ints
@@ -58,7 +58,7 @@ class HostnameBounds(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Demand(msgspec.Struct, frozen=True):
-    """What one attempt demands over one label: its spreads, and the numbers of its affinity and anti-affinity terms."""
+    """The demands of one attempt over one label: its spreads, and the numbers of its (anti-)affinity terms."""
 
     spreads: tuple[Spread, ...] = ()
     affinity: tuple[int, ...] = ()
@@ -125,7 +125,7 @@ class Domains:
         )
 
     def dead_end(self, attempt: PlacementAttempt) -> bool:
-        """Whether the constraints over one label leave no domain within reach, whatever those over others allow."""
+        """True if the constraints over one label leave no domain within reach, whatever other constraints allow."""
         if not self._possible_at_all(attempt):
             return True
         self._forget_if_changed()
@@ -261,7 +261,10 @@ class Domains:
         return self._pulls.keys()
 
     def pull(self, pod_class: PodClass) -> int:
-        """How many classes of the series of a class can reach the best domain that it can reach, as far as is known."""
+        """Return how many classes of the series of a class can reach its best domain.
+
+        Its best domain is the best that it can reach. The number holds as far as is known.
+        """
         known = self._strengths.get(pod_class.index)
         if known is None:
             pulled = pod_class.selected & self._pulling_terms
@@ -305,7 +308,7 @@ class Domains:
                         yield value
 
     def bounds(self, attempt: PlacementAttempt) -> HostnameBounds:
-        """What constraints on the hostname leave of each node and claim."""
+        """Return how many pods constraints on the hostname allow on each node and claim, and on a new claim."""
         pod_class, counts = attempt.pod_class, self._counts
         nodes = np.full(counts.base.existing, PLENTY, np.int64)
         claims = np.full(len(self._openings.open), PLENTY, np.int64)
@@ -369,7 +372,7 @@ class Domains:
         return keys, demands
 
     def _demand_over(self, attempt: PlacementAttempt, key: str) -> _Demand | None:
-        """What an attempt demands over one label; None if its domains do not matter to it. As `_demands` has it."""
+        """Return the demands of an attempt over one label, as `_demands` has them; None if domains do not matter."""
         constraints = attempt.constraints
         spreads = tuple(spread for spread in constraints.spreads if spread.key == key)
         affinity = tuple(self._of_key(self._followed(attempt), key))
@@ -395,7 +398,7 @@ class Domains:
         return by_key
 
     def _possible_at_all(self, attempt: PlacementAttempt) -> bool:
-        """Whether nodes can have all the labels that an attempt cannot do without."""
+        """True if nodes can have all the labels that an attempt cannot do without."""
         constraints = attempt.constraints
         return not self._nowhere or (
             self._nowhere.isdisjoint(constraints.affinity)
@@ -406,7 +409,7 @@ class Domains:
         return sorted(self._terms.over(key, numbers))
 
     def _binds(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> bool:
-        """Whether pods of this class may be kept out of a domain; others are only counted."""
+        """True if constraints may keep pods of this class out of a domain. Otherwise they merely count these pods."""
         return demand != _NOTHING or bool(self._repelling_terms(attempt.pod_class, key))
 
     def _counting_keys(self, pod_class: PodClass) -> frozenset[str]:
@@ -457,7 +460,7 @@ class Domains:
         return sorted(options)
 
     def _left_by_terms(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> Ints:
-        """How many pods of a class affinity and anti-affinity leave to each domain [values], one pod at a time."""
+        """Return how many pods of a class (anti-)affinity leaves to each domain [values], one pod at a time."""
         pod_class, counts = attempt.pod_class, self._counts
         met_by_daemons = {term for term, _ in attempt.company.near}
         if key not in self._numbered:
@@ -481,7 +484,7 @@ class Domains:
     def _left_by_spreads(
         self, attempt: PlacementAttempt, key: str, spreads: Sequence[Spread], most: Ints
     ) -> tuple[Ints, Ints]:
-        """What spreads leave of `most` [values] within reach, and the pods they count in each domain."""
+        """Return the part of `most` [values] that spreads leave within reach, and the pods counted in each domain."""
         pod_class, counts = attempt.pod_class, self._counts
         launchable = self.launchable(pod_class, key)
         usable = np.zeros(len(most), np.bool_)
@@ -567,7 +570,7 @@ def _value(option: DomainOption) -> str | None:
 
 
 def _pods_under(above: Ints, max_skew: int, *, own: bool) -> Ints:
-    """How many pods each domain takes that has this many above the lowest; pods not counted themselves add nothing."""
+    """Return how many pods each domain takes if it has `above` the lowest; pods not counted themselves add nothing."""
     if own:
         return np.maximum(max_skew - above, 0)
     return np.where(above <= max_skew, PLENTY, 0)

@@ -58,7 +58,7 @@ class EvenSpread:
         self._nodes = nodes
 
     def quotas(self, attempt: PlacementAttempt, number: int) -> list[tuple[DomainChoice, int]]:
-        """How many of `number` pods can safely go to each domain now; nothing where that cannot be told."""
+        """Return how many of `number` pods can safely go to each domain now; an empty list where this is unknown."""
         spread = self._only_spread(attempt)
         if spread is None or number <= spread.max_skew:
             return []
@@ -104,7 +104,7 @@ class EvenSpread:
     def _existing(
         self, attempt: PlacementAttempt, bounds: HostnameBounds, choices: dict[int, DomainChoice], number: int
     ) -> dict[int, int]:
-        """How many pods the nodes of each domain take."""
+        """Return how many pods the existing nodes of each domain take."""
         if not self._nodes.all:
             return dict.fromkeys(choices, 0)
         fits = self._nodes.fits(attempt.pod_class, soft=attempt.soft, preferred=attempt.preferred)
@@ -154,7 +154,7 @@ class EvenSpread:
         return _New(template.pool.metadata.name, openable, each, most)
 
     def _affordable(self, shares: Ints, sources: Sequence[tuple[int, _New | None]]) -> bool:
-        """Whether the pools' limits allow the new nodes, whichever of their types they become."""
+        """True if the pools' limits allow the new nodes, whichever of their types they become."""
         needed: dict[str, int] = {}
         openable: dict[str, int] = {}
         for share, (existing, new) in zip(shares.tolist(), sources, strict=True):
@@ -165,9 +165,9 @@ class EvenSpread:
 
 
 def _spread_evenly(per_domain: Ints, able: Ints, number: int, spread: Spread) -> Ints:
-    """What each domain gets [domains] of at most `number` pods: all rise to one level, as far as each is able.
+    """Return how many of `number` pods each domain gets at most [domains]: all rise to one level, as far as they can.
 
-    No domain rises more than the skew above the one that is stuck lowest.
+    No domain rises more than the skew above the domain that is stuck lowest.
     """
     before = per_domain.tolist()
     stuck = min(np.minimum(per_domain + able, PLENTY).tolist()) if len(before) >= spread.min_domains else 0

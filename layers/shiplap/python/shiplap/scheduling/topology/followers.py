@@ -27,7 +27,7 @@ Attractions = Mapping[int, Mapping[str, int]]
 def attractions_of(
     waiting: Sequence[Entry], open_series: set[int], reach: Callable[[PodClass, int], frozenset[str]]
 ) -> Attractions:
-    """How domains attract the classes of one series.
+    """Return, by term of one series, how many classes each domain attracts.
 
     Args:
         waiting: classes with pods.

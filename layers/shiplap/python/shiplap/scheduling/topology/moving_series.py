@@ -19,11 +19,11 @@ from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 
 
 def false_start(moving: Sequence[Pod], staying: Iterable[Pod], nodes: ExistingNodes) -> str:
-    """Why kube-scheduler may start a series of the moving pods where it has no room for all of them, or nothing.
+    """Return why kube-scheduler may start a series of the moving pods where not all of them have room, or "".
 
     Args:
         moving: pods that lose their nodes and are made anew.
-        staying: pods on nodes that stay: a series that one of them is of has its domain.
+        staying: pods on nodes that stay: a series that one of these pods is of has its domain.
         nodes: the nodes that stay, filled with the pods that move to them.
     """
     running: list[Pod] | None = None
@@ -57,7 +57,7 @@ def _series_of(pods: Iterable[Pod]) -> Iterator[tuple[Pod, PodAffinityTerm]]:
 
 
 def _belongs(other: Pod, pod: Pod, term: PodAffinityTerm) -> bool:
-    """Whether a pod counts for a term of another one; namespaces that a selector names are taken to be no others."""
+    """True if a pod counts for a term of another pod. A namespace selector is taken to add no namespaces."""
     own = pod.metadata.namespace or "default"
     return (other.metadata.namespace or "default") in (*term.namespaces, own) and matches(
         term.label_selector, other.metadata.labels
@@ -85,6 +85,6 @@ def _too_small_domain(group: Sequence[Pod], key: str, nodes: ExistingNodes) -> s
 
 
 def _places(room: Ints, each: Ints) -> int:
-    """How many pods as large as the largest amounts of all have room on these nodes."""
+    """Return how many pods have room on these nodes if each is as large as the largest amounts of all."""
     asked = each > 0
     return int((np.maximum(room[:, asked], 0) // each[asked]).min(axis=1).sum())

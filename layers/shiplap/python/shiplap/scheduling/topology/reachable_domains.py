@@ -139,7 +139,7 @@ class ReachableDomains:
         return opens
 
     def _had_by(self, entry: _Entry, template: NodeClaimTemplate, key: str) -> Bools:
-        """Which values [values] of a label some of an entry's types may have and the template allows."""
+        """Return a mask of a label's values [values] that some of an entry's types may have and the template allows."""
         identity = (entry.known_types, template.index, key)
         known = self._having.get(identity)
         if known is None:
@@ -148,7 +148,7 @@ class ReachableDomains:
         return known
 
     def _allowed(self, template: NodeClaimTemplate, key: str) -> Bools:
-        """Which values [values] of a label the requirements of a template allow."""
+        """Return a mask of a label's values [values] that the requirements of a template allow."""
         known = self._allowing.get((template.index, key))
         if known is None:
             pins = [{key: Requirement.one_of(key, value)} for value in self.values_of(template, key)]
@@ -161,7 +161,7 @@ class ReachableDomains:
         return pinned is not None and self._possible.has_node(template, pinned)
 
     def _labels_of(self, template: NodeClaimTemplate, key: str) -> Bools:
-        """Which types may have which value of a label [values, types]."""
+        """Return a mask [values, types]: True where a type may have that value of a label."""
         known = self._labelled.get((template.index, key))
         if known is None:
             masks = [

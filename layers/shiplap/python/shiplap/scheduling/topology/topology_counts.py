@@ -211,7 +211,7 @@ class TopologyCounts:
         return OPEN if entry.values else ABSENT
 
     def _of_groups(self, ask: Callable[[ClaimGroup], int], known: dict[int, int]) -> Ints:
-        """What is asked of the group of each claim [claims]; far more groups are known than claims are in."""
+        """Return the answer of `ask` for the group of each claim [claims]; most known groups have no claim in them."""
         used, of_claims = np.unique(self._open.group_of, return_inverse=True)
         numbers = used.tolist()
         for number in numbers:
@@ -247,7 +247,7 @@ class TopologyCounts:
         return total
 
     def begun(self, *series: int) -> bool:
-        """Whether a series of affinity terms, see `PodClass.series`, has begun: no pod may be its first any more.
+        """True if a series of affinity terms, see `PodClass.series`, has begun: no pod may be its first any more.
 
         As kube-scheduler has it: a pod that the terms select is on some node with the label of one of them, wherever
         the pod that asks may run itself.
@@ -255,7 +255,7 @@ class TopologyCounts:
         return any(map(self._anywhere, series))
 
     def _anywhere(self, term: int) -> bool:
-        """Whether a pod that a term counts is where the term's label is, or may be once it is decided."""
+        """True if a pod that a term counts is where the term's label is, or may be once that label is decided."""
         key = self.terms.all[term].key
         if key == HOSTNAME:  # every node has one
             return bool(self.counted[term].any() or self.on_claims(term).any())
@@ -331,7 +331,7 @@ class TopologyCounts:
         return known
 
     def _suits(self, pod_class: PodClass, spread: Spread) -> Bools:
-        """Which nodes [nodes] a spread constraint looks at."""
+        """Return a mask of the nodes [nodes] that a spread constraint looks at."""
         identity = nodes_of_spread(pod_class, spread)
         known = self._suited.get(identity)
         if known is None:
@@ -347,7 +347,7 @@ class TopologyCounts:
         return known
 
     def _claims_suit(self, pod_class: PodClass, spread: Spread) -> Bools:
-        """Which claims [claims] a spread constraint looks at."""
+        """Return a mask of the claims [claims] that a spread constraint looks at."""
         known = self._group_suited.setdefault(nodes_of_spread(pod_class, spread), {})
 
         def suits(group: ClaimGroup) -> int:
