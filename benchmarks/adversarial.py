@@ -1,4 +1,4 @@
-"""How long, and how large, pods can make one decision, if they are written to do so.
+"""Measures how long, and how large, pods can make one decision, if somebody writes them to do so.
 
 Every seed draws 1,000 pods and what goes with them, in two ways: many constraints that hardly two pods share
 (`tests.adversarial`), and objects as large as an API server stores them (`tests.hostile_clusters`): pods, nodes,
@@ -53,7 +53,7 @@ class Decided(msgspec.Struct, order=True):
 
 
 def _apart(work: Callable[[], bytes]) -> tuple[bytes, resource.struct_rusage]:
-    """What work answers in a process of its own, nothing if it is given up, and what that process used."""
+    """Return the answer of work in a process of its own, nothing if it is given up, and what that process used."""
     with tempfile.TemporaryFile() as answer:
         child = os.fork()
         if not child:

@@ -1,4 +1,4 @@
-"""How benchmarks end that judge their own bars."""
+"""Ends benchmarks that judge their own bars."""
 
 from __future__ import annotations
 

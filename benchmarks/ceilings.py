@@ -47,12 +47,12 @@ class Month(msgspec.Struct, frozen=True):
 
     @property
     def over(self) -> float:
-        """What was spent above the ceiling."""
+        """Return the dollars spent above the ceiling."""
         return max(self.spent - self.ceiling, 0.0)
 
     @property
     def beyond(self) -> float:
-        """What of it is not what spot got dearer by."""
+        """Return the dollars above the ceiling that are not what spot got dearer by."""
         return max(self.over - self.repriced, 0.0)
 
 
@@ -179,7 +179,7 @@ MOST_BYTES = 10_000_000
 
 
 def missed_bars(played: Sequence[Month], errors: Sequence[float], table_size: int) -> Iterator[str]:
-    """Which bars are missed, and by what."""
+    """Yield the bars that are missed, and by what."""
     if late := sum(item.late for item in played):
         yield f"{late} launches once spent and reserved had reached the ceiling (bar: 0)"
     if (beyond := max(item.beyond for item in played)) >= 0.005:

@@ -1,4 +1,4 @@
-"""What a plan comes to when a scheduler has the last word: realised against planned cost, and pods left over.
+"""Measures plans when a scheduler has the last word: realised against planned cost, and pods left over.
 
 A model of kube-scheduler with its default score (LeastAllocated: the emptier a node is afterwards, the better) places
 pods in the order they were created, each time some nodes have joined, in random order. With the placement `nominate` it

@@ -1,4 +1,4 @@
-"""What a cold start of `schedule` costs: importing its handler and setting up its clients, from layers as shipped.
+"""Measures a cold start of `schedule`: importing its handler and setting up its clients, from layers as shipped.
 
 And, for comparison, a warm invocation that launches (`warm_invocation`).
 

@@ -155,7 +155,7 @@ def drawn(seed: int, clusters: int, pods: int, listed: Mapping[str, int]) -> Wor
 
 
 class Hour(NamedTuple):
-    """What an hour cost, and what it used of each commitment, in its own unit."""
+    """Holds the cost of an hour, and the used part of each commitment, in the commitment's own unit."""
 
     dollars: float
     used: dict[str, float]
@@ -181,7 +181,7 @@ class Account:
         return LivingCluster(pools, self.types, settings=SchedulingSettings(explore=False, improve_s=1.0))
 
     def uses(self) -> tuple[InstanceUse, ...]:
-        """What all clusters run on demand."""
+        """Return the instances that all clusters run on demand."""
         marks = [node.metadata.labels for cluster in self.clusters for node in cluster.nodes.values()]
         return merged(
             InstanceUse(own["node.kubernetes.io/instance-type"], own["topology.kubernetes.io/zone"], 1)
@@ -265,7 +265,7 @@ class Buyable(NamedTuple):
     price: float
 
     def most(self, kind: Kind) -> int:
-        """How many pods of a kind a node holds alone."""
+        """Return how many pods of a kind a node holds alone."""
         if kind[0] != self.steady:
             return 0
         has = self.item.allocatable
@@ -370,7 +370,7 @@ class ContentsProgram:
         return True
 
     def _takes(self, room: CommitmentRoom, name: str, listed: int) -> Iterator[tuple[str, float]]:
-        """What a node of a type takes of each commitment that may pay for it."""
+        """Yield each commitment that may pay for a node of a type, and how much of the commitment the node takes."""
         for item in room.regional:
             if item.scope == family_of(name):
                 yield item.scope, quarters_of(name)
@@ -388,7 +388,7 @@ class ContentsProgram:
 
 
 def program(world: World, types: Sequence[InstanceType], listed: Mapping[str, int], hour: int) -> Hour:
-    """What the linear program of an hour costs and uses."""
+    """Return what the linear program of an hour costs and uses."""
     dollars, used = ContentsProgram(world, types, listed, hour).solve()
     return Hour(world.committed + dollars, used)
 

@@ -1,4 +1,4 @@
-"""What an install costs per month: reckoned from the synthesised templates, at rest and with a thousand nodes.
+"""Computes what an install costs per month: from the synthesised templates, at rest and with a thousand nodes.
 
 What is deployed (functions and their memory, schedules, alarms, dashboards and their metrics, queues) is read from the
 templates. How long functions run and how much they write are the assumptions below, stated with where they come from.
@@ -174,7 +174,7 @@ _FUNCTIONS = ("schedule", "lifecycle", "interrupt", "catalog", "disrupt", "watch
 
 
 class Deployed(NamedTuple):
-    """What templates hold; memory in GiB by function, runs per month by what they start.
+    """The deployed parts of templates; memory in GiB by function, runs per month by what they start.
 
     `alarm_metrics` are those that alarms look at, `dashboards` the metrics on each, `traced` the functions that X-Ray
     traces.
@@ -189,7 +189,7 @@ class Deployed(NamedTuple):
 
 
 def read(templates: Iterable[Mapping[str, Any]]) -> Deployed:
-    """What of synthesised templates is paid for."""
+    """Return the parts of synthesised templates that cost money."""
     memory: dict[str, float] = {}
     scheduled: dict[str, float] = {}
     queues = alarm_metrics = 0
@@ -299,7 +299,7 @@ def with_free_tier(listed: Mapping[str, float], deployed: Deployed) -> dict[str,
 
 
 def private_network(zones: int) -> dict[str, float]:
-    """What a VPC adds for functions in it, per month: endpoints in so many zones, or one NAT gateway."""
+    """Return the USD per month that a VPC adds for functions in it: endpoints in so many zones, or one NAT gateway."""
     return {
         f"{len(ENDPOINTS)} interface endpoints in {zones} zone(s)": len(ENDPOINTS) * zones * ENDPOINT_HOUR * HOURS,
         "or one NAT gateway, without traffic": NAT_HOUR * HOURS,

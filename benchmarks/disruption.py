@@ -156,7 +156,7 @@ def settle(cluster: LivingCluster, every_s: float, most: int = 20) -> int:
 
 
 def commands_later(cluster: LivingCluster, rounds: int = 10) -> int:
-    """How many commands there are in further rounds, an hour apart, none of which is carried out."""
+    """Return how many commands there are in further rounds, an hour apart, none of which is carried out."""
     found = 0
     for _ in range(rounds):
         cluster.now += 3600

@@ -62,7 +62,7 @@ spec:
 
 
 class Load(NamedTuple):
-    """What came of it. `seconds` from the first event until every pod was bound; 0 when patience was over before."""
+    """One run's result. `seconds` from the first event until every pod was bound; 0 when patience was over before."""
 
     events: int
     published_in_s: float

@@ -1,4 +1,4 @@
-"""What explanations cost a decision, and what it costs to explain one pod in full.
+"""Measures what explanations cost a decision, and what it costs to explain one pod in full.
 
 The first rows are decisions in which every pod gets a place; there the share of explanations is to stay under 2 %. The
 others show what it takes to tell many pods why they have none, and `shiplap explain pod` with the changes it tries.
@@ -44,7 +44,7 @@ def best_s(work: Callable[[], object], runs: int = 5) -> float:
 
 
 def explaining_s(case: Snapshot) -> float:
-    """What it takes to explain every claim and every class that was left out of one decision."""
+    """Return the seconds that it takes to explain every claim and every class that was left out of one decision."""
     world, packing = solve(case)
 
     def explain() -> None:

@@ -1,4 +1,4 @@
-"""What first plans cost, without the cost search, beside plans whose nodes are filled by first-fit-decreasing.
+"""Compares the cost of first plans, without the cost search, with plans whose nodes first-fit-decreasing fills.
 
 The instances are drawn: few to a thousand pods of several kinds, on made-up or real types, in one or two NodePools,
 with limits, DaemonSets and pods that select a zone. All of them are planned twice. A plan is better if it places more

@@ -1,4 +1,4 @@
-"""What plans of batches with GPU jobs cost over a bound that nothing undercuts.
+"""Measures what plans of batches with GPU jobs cost over a bound that nothing undercuts.
 
 Each batch is drawn by its seed: 1,000 to 8,000 pods, 5 to 60 % of them with 1, 2, 4 or 8 GPUs; cpu and memory are
 log-normal and grow with the GPUs. The types are EC2's with c, m, r, g and p, amd64, on-demand, with the usual
@@ -65,7 +65,7 @@ def _rounded(amount: float) -> int:
 
 
 def snapshot(sizes: list[tuple[int, int, int]], improve_s: float) -> Snapshot:
-    """What the planner gets."""
+    """Return the planner's input."""
     requirements = [
         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
         {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},

@@ -1,4 +1,4 @@
-"""What it takes to inspect 500 EC2NodeClasses, and how many invocations of `catalog` they need.
+"""Measures the work to inspect 500 EC2NodeClasses, and how many invocations of `catalog` they need.
 
 Own work is measured as process time on all types of the embedded catalogue, without AWS. Then invocations are played in
 virtual time, on a small catalogue: an inspection takes AWS_S for its requests, and for its own work as long as a

@@ -1,4 +1,4 @@
-"""How long it takes to resolve every instance type for one EC2NodeClass, as each scheduling decision does."""
+"""Measures how long it takes to resolve every instance type for one EC2NodeClass, as each scheduling decision does."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ MOST_DEARER_BY = 0.02
 
 
 class Runs(NamedTuple):
-    """How often each side schedules a batch."""
+    """Sets how often each side schedules a batch."""
 
     karpenter: int
     ours: int
@@ -94,16 +94,16 @@ class Compared:
 
     @property
     def is_comparable(self) -> bool:
-        """Whether all place the same number of pods: prices of different pods say nothing."""
+        """True if all sides place the same number of pods: prices of different pods show nothing."""
         placed = {side.verdict.placed for side in (self.karpenter, self.plain, self.searched)}
         return len(placed) == 1 and self.karpenter.verdict.hourly > 0
 
     def dearer_by(self, side: Side) -> float:
-        """How much more one of ours costs, as a share of Karpenter's price; negative if it is cheaper."""
+        """Return how much more one of our plans costs, as a share of Karpenter's price; negative if it is cheaper."""
         return side.verdict.hourly / self.karpenter.verdict.hourly - 1
 
     def faster_by(self, side: Side) -> float:
-        """How many times Karpenter's processor time is that of one of ours."""
+        """Return Karpenter's processor time as a multiple of that of one of our plans."""
         return self.karpenter.cpu_s / side.cpu_s
 
 

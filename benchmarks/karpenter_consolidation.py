@@ -77,7 +77,7 @@ class _KarpenterDecider(DisruptionDecider):
         return frozenset(node.metadata.name for node in nodes if node.metadata.labels.get(labels.INITIALIZED) != "true")
 
     def _validated(self, able: Sequence[Candidate]) -> DisruptionProposal | None:
-        """What was found at the last look, if the same nodes may still go and become the same."""
+        """Return the proposal of the last look, if the same nodes may still go and become the same."""
         if self._before is None:
             return None
         again = [item for item in able if item.name in self._before.nodes]

@@ -81,7 +81,7 @@ _CLASS = {
 
 
 def settings(endpoint: str) -> Settings:
-    """What the functions are deployed with."""
+    """Return the settings with which the functions are deployed."""
     cluster = ClusterSettings(
         name=CLUSTER,
         region=REGION,
@@ -108,7 +108,7 @@ class Cluster:
         self.claims = [self._node(number) for number in range(nodes)]
 
     def churn(self) -> None:
-        """What happens between the snapshot and the decision: pods change, and the pending ones appear."""
+        """Play what happens between the snapshot and the decision: pods change, and the pending pods appear."""
         bound = [f"app-{self._random.randrange(self.nodes * APPS):06d}" for _ in range(CHURN)]
         for number, name in enumerate(bound):
             patch = {"status": {"phase": "Running", "podIP": f"10.1.{number // 250}.{number % 250}"}}

@@ -1,4 +1,4 @@
-"""What launching a thousand nodes of twenty shapes costs: requests to EC2 and the store, and the time besides them.
+"""Measures a launch of a thousand nodes of twenty shapes: requests to EC2 and the store, and the time besides them.
 
 The launch flow runs on the in-memory fakes, each of whose effects is one request of the real adapters (a fleet may need
 its launch template made before it). Time inside the fakes is taken off. The second part launches the same through the

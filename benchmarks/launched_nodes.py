@@ -1,4 +1,4 @@
-"""What a plan buys, and whether it is valid: one judge for the claims of any scheduler.
+"""Judges what a plan buys, and whether it is valid: one judge for the claims of any scheduler.
 
 A claim says which instance types and which labels its node may have; the launch picks one. **The price rule**: it is
 the cheapest available offering of the claim's types that the claim's requirements allow, as Karpenter's launch of
@@ -43,7 +43,7 @@ class LaunchedNode:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was bought, how many pods have a place, and all that is wrong with it."""
+    """The verdict on a plan: what it buys, how many pods have a place, and all that is wrong with it."""
 
     hourly: float
     placed: int
@@ -99,7 +99,7 @@ def launch(batch: Batch, claim: OpenedClaim, name: str) -> LaunchedNode | None:
 
 
 def _allowed(item: InstanceType, offered: Mapping[str, str], rules: Mapping[str, Sequence[RequirementSpec]]) -> bool:
-    """Whether some node of a type and an offering meets the requirements on labels that the type defines."""
+    """True if some node of a type and an offering meets the requirements on labels that the type defines."""
     return all(
         any(all(holds(value, rule.operator, rule.values) for rule in rules.get(entry.key, ())) for value in values)
         for entry in item.requirements
@@ -215,7 +215,7 @@ class _Rule:
         self._known: dict[tuple[str, tuple[tuple[str, str], ...]], bool] = {}
 
     def matches(self, pod: Pod) -> bool:
-        """Whether the rule counts a pod; pods of equal labels are asked for once."""
+        """True if the rule counts a pod; the rule computes this once for pods of equal labels."""
         key = (pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())))
         if key not in self._known:
             self._known[key] = self.counts_pod(pod)
@@ -282,7 +282,7 @@ class _Binding:
 
     @staticmethod
     def _keeps_off(rule: _Rule, node: LaunchedNode, pod: Pod) -> bool:
-        """Whether a pod that is there wants this one elsewhere."""
+        """True if a pod that is there keeps this pod off the node."""
         return bool(rule.owners[node.labels[rule.key]]) and rule.matches(pod)
 
     def _rules_of(self, pod: Pod) -> tuple[list[tuple[int, str, _Rule]], list[_Rule], list[_Rule]]:

@@ -1,4 +1,4 @@
-"""What no packing can undercut: a linear program over resources, and one over whole node contents.
+"""Computes bounds that no packing can undercut: a linear program over resources, and one over whole node contents.
 
 Both are certified by their duals: whatever solver found the values of the kinds, the bound is what these values make of
 all pods after scaling them so that no node's content is worth more than the node costs. HiGHS (the package `highspy`)

@@ -49,7 +49,7 @@ class Case:
     on_demand: bool
 
     def snapshot(self, improve_s: float = 0.0) -> Snapshot:
-        """What the planner gets."""
+        """Return the planner's input."""
         return Snapshot(
             cluster="benchmark",
             now=0.0,
@@ -177,7 +177,7 @@ def _pod(number: int, drawn: DrawnPod) -> dict[str, Any]:
 
 
 def daemon_sets() -> tuple[DaemonSet, ...]:
-    """Those of a plain EKS cluster."""
+    """Return the DaemonSets of a plain EKS cluster."""
     manifests = [
         {
             "metadata": {"name": name, "namespace": "kube-system"},

@@ -1,4 +1,4 @@
-"""What plans cost, against bounds that nothing undercuts, plain first fit and a model of Karpenter's algorithm.
+"""Compares plans' cost with bounds that nothing undercuts, plain first fit and a model of Karpenter's algorithm.
 
 The diverse rows are the pods of Karpenter's public benchmark with all their constraints; the others are unconstrained.
 Real types are what the NodePool of Karpenter's getting-started guide allows (c, m, r; amd64, on-demand, no bare metal)

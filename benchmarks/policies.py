@@ -1,4 +1,4 @@
-"""What policies of consolidation come to over time: scenario `month` with each of them, on the same seeds.
+"""Compares policies of consolidation over time: scenario `month` with each of them, on the same seeds.
 
 For each policy: USD, pods moved by disruption, pod hours pending, and how far the nodes are above the linear program of
 every moment, which may cut pods and nodes and moves pods for nothing, among the types of the heaviest NodePools. That
@@ -155,7 +155,7 @@ def play_policy(policy: Policy, play: Play, seed: int, hours: float) -> Figures:
 
 
 def missed(ours: Figures, theirs: Figures) -> list[str]:
-    """Where ours is worse, in words."""
+    """Return in words where our figures are worse."""
     checks: list[tuple[str, Callable[[Figures], float]]] = [
         ("USD", lambda figures: figures.dollars),
         ("moves", lambda figures: figures.moves),

@@ -67,7 +67,7 @@ class Batch:
         return msgspec.convert(list(self.daemon_sets), tuple[DaemonSet, ...])
 
     def for_karpenter(self) -> Json:
-        """What Karpenter's scheduler gets: DaemonSets as the pods that they would have."""
+        """Return the input of Karpenter's scheduler: DaemonSets as the pods that they would have."""
         daemon_pods = [
             {"metadata": daemon["metadata"], "spec": daemon["spec"]["template"]["spec"]} for daemon in self.daemon_sets
         ]
@@ -79,7 +79,7 @@ class Batch:
         }
 
     def snapshot(self, improve_s: float) -> Snapshot:
-        """What our planner gets."""
+        """Return the input of our planner."""
         return Snapshot(
             cluster="comparison",
             now=0.0,

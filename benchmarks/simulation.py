@@ -1,4 +1,4 @@
-"""What simulating costs: a seed of the campaign, and an hour of clusters up to a thousand nodes, in processor time.
+"""Measures the simulation: a seed of the campaign, and an hour of clusters up to a thousand nodes, in processor time.
 
 `--full` adds the hour of 1,000 nodes and 20,000 pods; without it the benchmark takes about a minute.
 """

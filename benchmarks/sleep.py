@@ -1,4 +1,4 @@
-"""What sleep saves: a week in which a NodePool is awake 50 of 168 hours, beside the same week without sleep.
+"""Measures what sleep saves: a week in which a NodePool is awake 50 of 168 hours, beside the same week without sleep.
 
     python benchmarks/sleep.py [--pods 24] [--budget 100%]
 
@@ -134,7 +134,7 @@ def main() -> int:
 
 
 def _offsets(awake: Week, asleep: Week) -> Iterator[tuple[str, float]]:
-    """How far each figure in dollars is from what it should be, as a part of that; each is printed."""
+    """Print each figure in dollars, and yield how far it is from what it should be, as a part of that."""
     by_ledger = f"by the ledger, in {asleep.posted_h:.1f} hours"
     for name, found, should_be in (
         ("share of EC2's dollars", asleep.dollars / awake.dollars, AWAKE_H / WEEK_H),

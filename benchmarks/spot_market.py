@@ -121,7 +121,7 @@ class SpotMarket:
         return pool.rate
 
     def burst(self, pool: SpotPool, hours: float, chance: random.Random) -> float:
-        """How likely each node of a pool is to be interrupted in the hours to come, given what happens to the pool."""
+        """Draw what happens to a pool in the hours to come, and return how likely that interrupts each of its nodes."""
         expected = self.rate(pool) * hours
         if self.kind != "bursts":
             return 1 - math.exp(-expected)
@@ -143,7 +143,7 @@ class SpotMarket:
         return min((self.pools[key] for key in deep), key=lambda pool: (pool.price, pool.key))
 
     def offerings(self, item: InstanceType) -> tuple[Offering, ...]:
-        """What a catalogue shows of a type now."""
+        """Return the offerings that a catalogue shows of a type now."""
         pools = [self.pools[f"{item.name}/{zone}"] for zone in ZONES]
         spot = tuple(Offering(pool.zone, "spot", round(pool.price, 6), zone_id=ZONES[pool.zone]) for pool in pools)
         listed = (Offering(pool.zone, "on-demand", pool.on_demand, zone_id=ZONES[pool.zone]) for pool in pools)

@@ -1,4 +1,4 @@
-"""What preferring calm spot offerings does to interruptions and dollars, over weeks of a drawn spot market.
+"""Measures what preferring calm spot offerings does to interruptions and dollars, over weeks of a drawn spot market.
 
 An account has some clusters, whose nodes spot takes back and scaling ends. All that are missing are launched every six
 hours. The lists are those of the real planner, which plans a batch of pods at the market's prices with EC2's types;
@@ -55,7 +55,7 @@ ARMS = ("as is", "prefer", "exchanged")
 
 
 class Figures(msgspec.Struct):
-    """What one arm came to."""
+    """The figures of one arm."""
 
     interruptions: float = 0.0
     node_hours: float = 0.0
@@ -158,7 +158,7 @@ class Account:
         self.figures.largest_share = max(self.figures.largest_share, largest)
 
     def _stays(self, node: RunningNode, rates: dict[str, float], lost: dict[str, float], events: Counter[str]) -> bool:
-        """Whether a node is still there after the step."""
+        """Add a node's step to the figures, and return True if the node is still there after the step."""
         pool = node.pool
         expected = rates[pool.key] * STEP_HOURS
         self.figures.node_hours += STEP_HOURS
@@ -248,7 +248,7 @@ def missed_bars(markets: Sequence[Compared]) -> list[str]:
 
 
 def target_text(markets: Sequence[Compared]) -> str:
-    """How many markets reach the target."""
+    """Return in words how many markets reach the target."""
     reached = sum(one.interruptions <= -TARGET_FEWER and one.dollars <= 0 for one in markets)
     return f"target of -{TARGET_FEWER:.0%} interruptions at no more dollars: reached in {reached} of {len(markets)}"
 

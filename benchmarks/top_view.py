@@ -58,7 +58,7 @@ def serve(ready: Connection) -> None:
 
 
 def processor_s(process: int) -> float:
-    """What a process has used of processors so far, seconds."""
+    """Return the processor time that a process has used so far, in seconds."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 

@@ -1,4 +1,4 @@
-"""What a warm invocation of `schedule` costs by itself: one pending pod in, one instance out, fakes instead of AWS.
+"""Measures a warm invocation of `schedule` by itself: one pending pod in, one instance out, fakes instead of AWS.
 
 The catalogue is the real one and the NodePool takes any type of it, so that nothing is left out of the decision. What
 the network takes comes on top.

@@ -1,4 +1,4 @@
-"""What the watch function needs: processor time from an API server's event to the bus, memory by the pods it keeps, and
+"""Measures the watch function: processor time from an API server's event to the bus, memory by the pods it keeps, and
 both by the number of clusters that one invocation watches; and its most memory in a cluster of 500 pods of 1.4 MiB,
 whatever they consist of, beside that of the schedule function, which lists 1,000 of them. The bar is the memory of each
 function; the exit code judges it.

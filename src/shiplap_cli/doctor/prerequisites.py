@@ -238,7 +238,7 @@ def rules(client: Client) -> Iterator[CheckResult]:
 
 
 def volumes(client: Client, plan: PlannedInstall) -> Iterator[CheckResult]:
-    """Check the use of the account's own key for default volume encryption; without it instances end at once."""
+    """Check an own key that encrypts volumes by default; instances end at once if it may not be used."""
     report, ec2 = CheckReporter("volumes"), client("ec2")
     if not ec2.get_ebs_encryption_by_default()["EbsEncryptionByDefault"]:
         yield report.ok("default encryption", "is off")

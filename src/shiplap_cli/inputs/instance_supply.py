@@ -168,7 +168,7 @@ _CACHED_S = 3600.0
 
 
 def has_credentials() -> bool:
-    """True if there are credentials to try. Raises nothing: broken ones count, and fail where they are used."""
+    """True if there are credentials to try. Raises nothing: broken ones count, and their use shows what is wrong."""
     from shiplap.aws.session import credentials  # noqa: PLC0415 - botocore is loaded only where AWS is asked
 
     try:

@@ -20,7 +20,7 @@ class Resource(msgspec.Struct, frozen=True):
 
     @property
     def is_custom(self) -> bool:
-        """Whether a CRD defines it: then the server counts how often its spec has changed."""
+        """True if a CRD defines the resource: then the server counts how often its spec has changed."""
         return self.group.startswith(("karpenter.", "autoscaling.x-k8s.io"))
 
     @property

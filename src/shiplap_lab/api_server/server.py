@@ -53,7 +53,7 @@ class ObjectList(msgspec.Struct, frozen=True):
 
 
 class ListOptions(msgspec.Struct, frozen=True):
-    """Which objects of a kind a list or a watch wants; an empty namespace means all."""
+    """Selects the objects of a kind that a list or a watch wants; an empty namespace means all."""
 
     namespace: str = ""
     label_selector: str = ""
@@ -302,7 +302,7 @@ class ApiServer:
     def changes(
         self, plural: str, resource_version: str, selection: ListOptions = EVERYTHING
     ) -> tuple[tuple[Change, ...], str]:
-        """What a watch from a version sees until now, and the version that it has caught up with.
+        """Return the changes that a watch from a version sees until now, and the version that it has caught up with.
 
         Without a version, or with "0", the objects that exist come first as ADDED.
 

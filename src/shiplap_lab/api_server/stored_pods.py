@@ -1,4 +1,4 @@
-"""What the API server does to pods beyond storing them: defaults, binding and eviction."""
+"""Does to pods what the API server does beyond storing them: defaults, binding and eviction."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def bound(pod: Object, node: str, now: str) -> Object:
 
 
 def nominated_too_late(before: Object, after: Object) -> bool:
-    """Whether an update nominates a pod that has a node already."""
+    """True if an update nominates a pod that has a node already."""
     was, is_now = (str((pod.get("status") or {}).get("nominatedNodeName") or "") for pod in (before, after))
     return bool(before["spec"].get("nodeName") and is_now and is_now != was)
 
@@ -91,7 +91,7 @@ def deletion_grace_s(pod: Object) -> int:
 
 
 def check_eviction(pod: Object, pods: list[Object], budgets: list[Object]) -> None:
-    """Whether the namespace's PodDisruptionBudgets allow the pod to go now.
+    """Check that the namespace's PodDisruptionBudgets allow the pod to go now.
 
     The disruption controller is played here, too: counts are those of this moment. A status that was stored says only
     of which spec it is and which evictions are not confirmed. The number of pods a percentage refers to is that of the

@@ -63,7 +63,7 @@ class ClusterObservation(msgspec.Struct, frozen=True):
 
 
 class ListedState(Protocol):
-    """What is asked of table `state`."""
+    """The part of table `state` that an observation reads."""
 
     def claims(self, cluster: str) -> Iterable[NodeClaim]: ...
 

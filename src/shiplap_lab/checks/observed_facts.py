@@ -95,7 +95,7 @@ class ObservedFacts:
         self.judge.tick(calm=True)
 
     def verdicts(self) -> dict[str, bool]:
-        """Whether each invariant has held, of those that can be seen."""
+        """Return True for each invariant that has held, of the invariants that can be seen."""
         broken = {violation.promise for violation in self.judge.violations}
         return {str(promise): promise not in broken for promise in Promise if promise not in UNSEEN}
 

@@ -76,7 +76,7 @@ class PolicyRule(msgspec.Struct, frozen=True, rename="camel"):
     api_groups: tuple[str, ...] = ("",)
 
     def allows(self, request: ApiRequest) -> bool:
-        """Whether this rule alone permits the request."""
+        """True if this rule alone permits the request."""
         return (
             _covers(self.api_groups, request.group)
             and _covers(self.resources, request.target)
@@ -88,7 +88,7 @@ READ_ONLY = (PolicyRule(("get", "list", "watch"), ("*",), ("*",)),)
 
 
 def allowed(rules: Iterable[PolicyRule], request: ApiRequest) -> bool:
-    """Whether any rule permits the request: RBAC only grants, nothing denies."""
+    """True if any rule permits the request: RBAC only grants, nothing denies."""
     return any(rule.allows(request) for rule in rules)
 
 

@@ -29,7 +29,7 @@ _FLAG = re.compile(r"--(?P<name>[a-z0-9-]+)[= ](?P<value>\S+)")
 
 
 class NodeRegistration(msgspec.Struct, frozen=True):
-    """How a kubelet is told to register. `kubelet` holds settings by their names in KubeletConfiguration."""
+    """The settings with which a kubelet registers. `kubelet` holds settings by their names in KubeletConfiguration."""
 
     family: str = "Custom"
     cluster: str = ""
@@ -39,7 +39,7 @@ class NodeRegistration(msgspec.Struct, frozen=True):
 
 
 def registration(user_data: str) -> NodeRegistration:
-    """What the node will do with its user data; nothing but `Custom` when no known boot script understands it.
+    """Return what the node will do with its user data; nothing but `Custom` when no known boot script understands it.
 
     Raises:
         InvalidInput: the boot script would fail on it.

@@ -114,7 +114,7 @@ class ReplicaController:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no set has changed or was scaled since the last step."""
+        """True if no set has changed or was scaled since the last step."""
         return not self._stale
 
     def scale(self, uid: str, replicas: int, new_pod: NewPod) -> None:
@@ -191,7 +191,7 @@ class ReplicaController:
 
 
 def belongs(daemon_set: DaemonSet, node: Node) -> bool:
-    """Whether a DaemonSet wants a pod on the node: its selector allows it and its tolerations cover the taints."""
+    """True if a DaemonSet wants a pod on the node: its selector allows it and its tolerations cover the taints."""
     spec = daemon_set.spec.template.spec
     tolerations = (*spec.tolerations, *_tolerations(daemon_set))
     return (

@@ -1,4 +1,4 @@
-"""When the parts of a simulated cluster act: the event loop of the simulation, or a queue that real time drives."""
+"""Times the acts of a simulated cluster: by the simulation's event loop, or by a queue that real time drives."""
 
 from __future__ import annotations
 

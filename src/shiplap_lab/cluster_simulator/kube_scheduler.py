@@ -48,7 +48,7 @@ Port = tuple[str, int, str]
 
 
 class PodInfo(msgspec.Struct, frozen=True):
-    """What one pod asks of a node. Equal `shape` means that the filters treat two pods alike.
+    """The needs of one pod on a node. Equal `shape` means that the filters treat two pods alike.
 
     `looks_around`: other pods and volumes decide where it may be.
     """
@@ -118,7 +118,7 @@ _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
 def refusals(needs: PodInfo, state: NodeInfo) -> list[str]:
-    """Why the filters keep the pod off the node, in kube-scheduler's words; empty when they do not."""
+    """Return why the filters keep the pod off the node, in kube-scheduler's words; empty when they do not."""
     spec, node = needs.pod.spec, state.node
     if node.spec.unschedulable and not any(tolerates(item, _UNSCHEDULABLE) for item in spec.tolerations):
         return ["node(s) were unschedulable"]
@@ -148,7 +148,7 @@ def _shortages(needs: PodInfo, state: NodeInfo) -> list[str]:
 
 
 def _held(pod: Pod) -> tuple[object, ...]:
-    """What of a status changes what the pod asks for."""
+    """Return the parts of a status that change the pod's requests."""
     status = pod.status
     held = (status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources)
     return (*held, is_resize_infeasible(status))
@@ -462,11 +462,11 @@ class Scheduler:
         return (chosen, "") if chosen is not None else (None, worded(reasons, len(self._nodes)))
 
     def _has_further_rules(self, needs: PodInfo) -> bool:
-        """Whether it matters for the pod where other pods are, or volumes."""
+        """True if it matters for the pod where other pods are, or volumes."""
         return needs.looks_around or bool(self._keeping_off)
 
     def _further_refusals(self, needs: PodInfo) -> Refusals:
-        """What the pods that are there, and its volumes, say about a pod."""
+        """Return the refusals of nodes because of the pods that are there, or because of the pod's volumes."""
         placed = [(state.node, [other.pod for other in state.pods]) for state in self._nodes.values()]
         topology = TopologyFilter(needs.pod, placed, self._namespaces() if needs.looks_around else {})
         volumes = self._volumes.filter(needs.pod)
@@ -530,7 +530,7 @@ class Scheduler:
         self._rankings.changed(state.node.metadata.name)
 
     def _is_waiting_for_room(self, needs: PodInfo) -> bool:
-        """Whether pods of lower priority are ending on the node that the pod is nominated to."""
+        """True if pods of lower priority are ending on the node that the pod is nominated to."""
         state = self._nodes.get(needs.pod.status.nominated_node_name)
         return state is not None and any(
             other.pod.metadata.deletion_timestamp and other.pod.spec.priority < needs.pod.spec.priority
@@ -667,7 +667,7 @@ def _with_pods(state: NodeInfo, pods: list[PodInfo]) -> NodeInfo:
 
 
 def worded(reasons: Counter[str], nodes: int) -> str:
-    """Why none of so many nodes takes a pod; `reasons` counts how many of them say what."""
+    """Return why none of so many nodes takes a pod; `reasons` counts the nodes by reason."""
     if not nodes:
         return "no nodes available to schedule pods"
     listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))

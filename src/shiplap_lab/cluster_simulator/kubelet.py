@@ -43,7 +43,7 @@ M_contra = TypeVar("M_contra", bound=Bootable, contravariant=True)
 
 
 class NodeSource(Protocol[M_contra]):
-    """What becomes of machines: the Node each registers, and how many seconds everything takes.
+    """Decides what becomes of machines: the Node that each registers, and how many seconds everything takes.
 
     `join_s` counts from the boot until the Node appears, None for a machine that never joins; `ready_s` from then until
     the Node is Ready, None for one that never is; `pod_start_s` from binding until a pod runs; `pod_end_s` from its
@@ -142,7 +142,7 @@ class Kubelets(Generic[M]):
             del self._node_of[before.spec.provider_id]
 
     def _postponed(self, act: Callable[[], None]) -> bool:
-        """Whether the API server does not answer; then the act is tried again later."""
+        """True if the API server does not answer; then the event queue runs the act again later."""
         down = self._is_down()
         if down:
             self._events.after(_RETRY_S, act)
@@ -252,5 +252,5 @@ class Kubelets(Generic[M]):
 
 
 def is_ready(node: Node) -> bool:
-    """Whether the node's Ready condition is True."""
+    """True if the node's Ready condition is True."""
     return any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)

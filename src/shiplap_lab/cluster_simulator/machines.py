@@ -52,7 +52,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class NodeResources(msgspec.Struct, frozen=True):
-    """What a kubelet reports, in canonical units; `architecture` and `os` as the labels kubernetes.io/* have them."""
+    """The report of a kubelet, in canonical units; `architecture` and `os` as the labels kubernetes.io/* have them."""
 
     capacity: dict[str, int]
     allocatable: dict[str, int]

@@ -71,7 +71,7 @@ class SimulatedCluster(Generic[M]):
 
     @property
     def is_resting(self) -> bool:
-        """Whether the next step does nothing."""
+        """True if the next step does nothing."""
         return self.server.resource_version == self._at_rest and self.replicas.is_settled
 
     def pending(self) -> list[Pod]:
@@ -116,7 +116,7 @@ class PolledCluster:
 
     @property
     def broken(self) -> dict[str, str]:
-        """Why machines could not boot, by instance id."""
+        """Return why machines could not boot, by instance id."""
         return self._cluster.kubelets.broken
 
     def step(self, now: float, *, controllers: bool = True) -> None:

@@ -37,17 +37,17 @@ Namespaces = Mapping[str, Mapping[str, str]]
 
 
 def has_topology_rules(pod: Pod) -> bool:
-    """Whether the pod itself requires anything of where other pods are."""
+    """True if the pod itself requires anything of where other pods are."""
     return bool(_hard_spreads(pod) or _required(pod, anti=False) or _required(pod, anti=True))
 
 
 def keeps_others_off(pod: Pod) -> bool:
-    """Whether the pod requires that some pods are not near it."""
+    """True if the pod requires that some pods are not near it."""
     return bool(_required(pod, anti=True))
 
 
 class TopologyFilter:
-    """What keeps one pod off nodes because of the pods that are on them at one moment."""
+    """Keeps one pod off nodes because of the pods that are on them at one moment."""
 
     def __init__(self, pod: Pod, placed: PlacedPods, namespaces: Namespaces) -> None:
         constraints = _hard_spreads(pod)
@@ -56,7 +56,7 @@ class TopologyFilter:
         self._affinity = _Affinity(pod, placed, namespaces)
 
     def refusals(self, node: Node) -> list[str]:
-        """Why not on this node, in kube-scheduler's words."""
+        """Return why the pod must not be on this node, in kube-scheduler's words; empty if it may."""
         said = next(filter(None, (spread.refusal(node) for spread in self._spreads)), "")
         said = said or self._affinity.refusal(node)
         return [said] if said else []

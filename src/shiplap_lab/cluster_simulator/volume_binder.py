@@ -28,14 +28,14 @@ _WAITS = "WaitForFirstConsumer"
 
 
 class VolumeFilter:
-    """What keeps one pod off nodes because of its volumes. `problem` keeps it off all of them."""
+    """Keeps one pod off nodes because of its volumes. `problem` keeps it off all nodes."""
 
     def __init__(self, problem: str, volumes: Sequence[PersistentVolume], classes: Sequence[StorageClass]) -> None:
         self.problem = problem
         self._volumes, self._classes = volumes, classes
 
     def refusals(self, node: Node) -> list[str]:
-        """Why not on this node, in kube-scheduler's words."""
+        """Return why the pod must not be on this node, in kube-scheduler's words; empty if it may."""
         if self.problem:
             return [self.problem]
         if not all(_is_reachable(volume, node) for volume in self._volumes):
@@ -50,7 +50,7 @@ class VolumeBinder:
         self._server = server
 
     def filter(self, pod: Pod) -> VolumeFilter:
-        """What the pod's claims allow now."""
+        """Return the filter for nodes that the pod's claims allow now."""
         volumes, classes = [], []
         for name in claims_of(pod):
             claim = self._claim(pod, name)

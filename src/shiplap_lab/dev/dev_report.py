@@ -125,7 +125,7 @@ def table(report: DevReport) -> Table:
 
 
 def _empty_nodes(report: DevReport) -> Iterator[str]:
-    """Why nodes without a pod are still there and paid for."""
+    """Yield why nodes without a pod still exist and cost dollars."""
     empty = [node for node in report.nodes if node.node_pool and not node.pods]
     if empty:
         hourly = sum(node.hourly for node in empty)

@@ -172,7 +172,7 @@ def _cpu_s(process: int) -> float:
 
 
 class KilledRegion(Protocol):
-    """What a session needs of a played Region."""
+    """The part of a played Region that a session needs."""
 
     @property
     def emulator_process(self) -> int: ...
@@ -368,7 +368,7 @@ def said_between(log: Path, began: float, ended: float) -> list[str]:
 
 
 def explained(began: float, ended: float, log: Sequence[str]) -> str:
-    """What the log says that a gap was due to; empty when it does not tell.
+    """Return the reasons for a gap that the log shows; empty when it shows none.
 
     A gap is explained if some function ended no invocation well for most of it, because all that began then were killed
     or took too long: what that function does next could not happen, and its messages come back after their visibility

@@ -129,7 +129,7 @@ class LocalRegion:
 
     @property
     def emulator_log(self) -> Path:
-        """What the emulated AWS and the functions say."""
+        """Return the log file of the emulated AWS and the functions."""
         return self._emulator.log
 
     @property
@@ -138,7 +138,7 @@ class LocalRegion:
         return self._deployed.functions
 
     def queue_depths(self) -> tuple[QueueDepth, ...]:
-        """How many messages each queue has."""
+        """Return how many messages each queue has."""
         return tuple(self._depth(url) for url in self._deployed.queue_urls)
 
     def _depth(self, url: str) -> QueueDepth:
@@ -167,7 +167,7 @@ class LocalRegion:
         )
 
     def interrupt(self, instance_id: str, kind: InterruptionKind) -> None:
-        """What the rules for EC2's events would deliver: the emulator takes no events in the name of AWS."""
+        """Send what the rules for EC2's events would deliver: the emulator takes no events in the name of AWS."""
         body = {
             "version": "0",
             "source": "aws.ec2",
@@ -227,7 +227,7 @@ class LocalRegion:
         return self._prices.price(instance_type, zone, capacity_type)
 
     def machine_types(self) -> dict[str, dict[str, Any]]:
-        """What EC2 states of each type."""
+        """Return the hardware that EC2 states for each type."""
         return embedded.stated_hardware(embedded.load())
 
     def observe(self) -> RegionObservation:

@@ -140,7 +140,7 @@ def _play_steps(
 
 
 class _Patience:
-    """How long to wait: until nothing has changed for so many seconds, which `pace` makes longer.
+    """Decides how long to wait: until nothing has changed for so many seconds, which `pace` makes longer.
 
     What counts is the time since the last change, because on a busy machine everything takes longer, and no verdict may
     depend on that. Where things never stop changing, it ends after ten times as long.
@@ -152,7 +152,7 @@ class _Patience:
         self._seen: object = None
 
     def is_over(self, world: RegionObservation) -> bool:
-        """Whether to wait no longer, as the region looks now."""
+        """True if the wait is over, as the region looks now."""
         now, seen = self._region.now(), _progress(world)
         if self._seen is not None and seen != self._seen:
             self._changed_at = now
@@ -161,7 +161,7 @@ class _Patience:
 
 
 def _progress(world: RegionObservation) -> object:
-    """What changes while something is under way: states of claims and instances, and where pods are."""
+    """Return what changes while something is under way: states of claims and instances, and where pods are."""
     return [
         (
             [(claim.name, claim.state) for claim in cluster.claims],
@@ -174,7 +174,7 @@ def _progress(world: RegionObservation) -> object:
 
 
 def _is_over(patience: Sequence[_Patience], world: RegionObservation) -> bool:
-    """Whether any of them is over. All look at the world each time."""
+    """True if any patience is over. Each patience looks at the world every time."""
     return True in {each.is_over(world) for each in patience}
 
 
@@ -196,7 +196,7 @@ def _come_to_rest(
 
 
 def _limit_s(step: ScenarioStep) -> float:
-    """How long a step may take. Nodes are emptied by sweeps, a minute apart, where nothing presses."""
+    """Return how long a step may take, in seconds. Where nothing presses, sweeps empty nodes, a minute apart."""
     return _STEP_LIMIT_S * (2.5 if step.disrupt else 1.0)
 
 

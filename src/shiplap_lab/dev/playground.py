@@ -112,7 +112,7 @@ def widget_page(draw: Callable[[], str]) -> Iterator[str]:
 
 
 def instructions(kubeconfig: Path, page: str, contexts: Sequence[str]) -> str:
-    """What to do in a playground, for people."""
+    """Return instructions that show people what to do in a playground."""
     others = f"   # or --context {', '.join(contexts[1:])}" if len(contexts) > 1 else ""
     return "\n".join(
         (

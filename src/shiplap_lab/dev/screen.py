@@ -138,7 +138,7 @@ def _totals(world: RegionObservation) -> Text:
 
 
 def _miss(cluster: ClusterObservation, claim: NodeClaim) -> str:
-    """How much less of which resource the node has than its plan counted on."""
+    """Return how much less of which resource the node has than its plan counted on."""
     node = next((node for node in cluster.nodes if node.metadata.name == claim.node_name), None)
     real = parse_resources(node.status.allocatable) if node is not None else {}
     short = [

@@ -1,4 +1,4 @@
-"""What MiniStack's CloudFormation lacks: access entries of EKS, and what stacks retain in IAM.
+"""Adds what MiniStack's CloudFormation lacks: access entries of EKS, and what stacks retain in IAM.
 
 MiniStack's own EKS keeps the entries. Of a nested stack that its parent deletes, MiniStack deletes every resource. The
 name that it generates for a logical id is always the same, so that a role once retained would be made again.

@@ -54,7 +54,7 @@ class DeployedStack(msgspec.Struct, frozen=True):
 
     @property
     def dead_letters_urls(self) -> tuple[str, ...]:
-        """Where messages end that nobody could handle."""
+        """Return the URLs of the queues in which messages end that nobody could handle."""
         return self.provisioning_dead_letters_url, self.lifecycle_dead_letters_url, self.interruption_dead_letters_url
 
     @property
@@ -96,7 +96,7 @@ class AwsEmulator:
 
     @property
     def log(self) -> Path:
-        """What MiniStack and the functions say."""
+        """Return the log file of MiniStack and the functions."""
         return self.state / "ministack.log"
 
     @property
@@ -222,7 +222,7 @@ class AwsEmulator:
         self.stop()
 
     def environment(self) -> dict[str, str]:
-        """What points AWS clients at this account; an access key of twelve digits chooses it."""
+        """Return the variables that point AWS clients at this account; an access key of twelve digits chooses it."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": self.region,
@@ -233,7 +233,7 @@ class AwsEmulator:
         }
 
     def _server_environment(self) -> dict[str, str]:
-        """What MiniStack, and so every function, sees: nothing of this process but where programs and home are."""
+        """Return the variables of MiniStack and every function: of this process only where programs and home are."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "SYSTEMROOT") if name in os.environ}
         credentials = self.environment()
         # Functions get MiniStack's address from MiniStack.

@@ -34,7 +34,7 @@ Message = Mapping[str, Any]
 
 
 class EventSourceMapping(msgspec.Struct, frozen=True):
-    """What the stack says of a mapping; `window_s` in seconds; `recursive` when the function may invoke itself."""
+    """One mapping as the stack declares it; `window_s` in seconds; `recursive` when the function may invoke itself."""
 
     queue_url: str
     queue_arn: str

@@ -1,4 +1,4 @@
-"""How often a chain of requests has invoked each function: the lineage in X-Ray's trace header.
+"""Counts how often a chain of requests has invoked each function: the lineage in X-Ray's trace header.
 
 Lambda gives each invocation a trace header (environment variable _X_AMZN_TRACE_ID). The SDKs send it along with every
 request, SQS keeps it with a message (attribute AWSTraceHeader), and so it comes back with the next invocation. Its part
@@ -25,7 +25,7 @@ _NEW = "Root=1-00000000-000000000000000000000000;Parent=0000000000000000;Sampled
 
 
 def turns(trace: str, function: str) -> int:
-    """How often the chain of a trace header has invoked a function so far."""
+    """Return how often the chain of a trace header has invoked a function so far."""
     return _counts(trace).get(_hash(function), 0)
 
 

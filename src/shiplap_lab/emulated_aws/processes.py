@@ -46,7 +46,7 @@ class Process:
 
     @property
     def ended(self) -> bool:
-        """Whether the command has ended by itself."""
+        """True if the command has ended by itself."""
         return self._guard.poll() is not None
 
     def succeed(self, what: str, timeout_s: float) -> None:

@@ -66,7 +66,7 @@ def _dead(parent: Path) -> Iterator[Path]:
 
 
 def _held(file: Path) -> bool:
-    """Whether a process that lives has the lock of a run."""
+    """True if a process that lives has the lock of a run."""
     try:
         lock = os.open(file, os.O_RDWR)
     except FileNotFoundError:  # its run has ended just now, and removes it
@@ -81,7 +81,7 @@ def _held(file: Path) -> bool:
 
 
 def _lives(name: str) -> bool:
-    """Whether the process lives that a folder without a lock is named after."""
+    """True if the process lives whose id is in the name of a folder without a lock."""
     try:
         os.kill(int(name.split("-")[1]), 0)
     except (ProcessLookupError, ValueError):

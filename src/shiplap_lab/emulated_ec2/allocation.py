@@ -1,4 +1,4 @@
-"""Which pool an instant fleet buys from first: EC2's allocation strategies, made deterministic.
+"""Decides which pool an instant fleet buys from first: EC2's allocation strategies, made deterministic.
 
 EC2 does not publish how it weighs capacity against price. What is kept here is what a caller may rely on: price
 decides under `lowest-price`, the caller's priorities under `prioritized`, and spot strategies avoid pools that are
@@ -17,7 +17,7 @@ SCARCE = 5
 
 
 class CapacityPool(msgspec.Struct, frozen=True, order=True):
-    """What EC2 keeps count of: one instance type in one zone, sold in one way."""
+    """One pool that EC2 keeps count of: one instance type in one zone, sold in one way."""
 
     instance_type: str
     zone: str

@@ -21,7 +21,7 @@ from shiplap_lab.emulated_ec2.regional_prices import Prices
 
 
 class CapacityRule(msgspec.Struct, rename="camel"):
-    """How many more instances the pools that match can give, together. Names may hold `*`; None means plenty.
+    """Limits how many more instances the pools that match can give, together. Names may hold `*`; None means plenty.
 
     The newest rule that matches a pool counts. Terminated instances do not come back to it.
     """
@@ -118,7 +118,7 @@ class Behaviour:
             self._ahead_s += seconds
 
     def available(self, pool: CapacityPool) -> int | None:
-        """How many more instances a pool gives; None means plenty."""
+        """Return how many more instances a pool gives; None means plenty."""
         rule = self._rule(pool)
         return None if rule is None else rule.available
 
@@ -166,7 +166,7 @@ class Behaviour:
             return None
 
     def death(self) -> StartFailure | None:
-        """How the instance that starts now ends, used up by one."""
+        """Return how the instance that starts now ends, and use that failure up by one; None if none is left."""
         with self.lock:
             for death in self.start_failures:
                 if death.times > 0:

@@ -42,7 +42,7 @@ class EmulatedImage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 
 class EmulatedInstance(msgspec.Struct, frozen=True, rename="camel"):
-    """What the region knows about an instance; `launched_at` in epoch seconds, `user_data` decoded."""
+    """One instance as the region knows it; `launched_at` in epoch seconds, `user_data` decoded."""
 
     id: str
     instance_type: str
@@ -121,7 +121,7 @@ class Ec2Control:
         return _INSTANCES.decode(self._request("GET", "/instances"))
 
     def calls(self) -> dict[str, int]:
-        """How often each EC2 action was called since the last reset."""
+        """Return the number of calls of each EC2 action since the last reset."""
         return msgspec.json.decode(self._request("GET", "/calls"), type=dict[str, int])
 
     def reset(self) -> None:

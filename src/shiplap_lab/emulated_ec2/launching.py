@@ -25,7 +25,7 @@ Refusal = tuple[str, str]
 
 
 def offered(region: str, instance_type: str, zone: str) -> bool:
-    """Whether EC2 sells a type in a zone."""
+    """True if EC2 sells a type in a zone."""
     return any(
         offering["InstanceType"] == instance_type and offering["Location"] == zone
         for offering in INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, ())
@@ -33,7 +33,7 @@ def offered(region: str, instance_type: str, zone: str) -> bool:
 
 
 def refusal_of_pool(region: str, pool: CapacityPool) -> Refusal | None:
-    """Why a pool can never be bought from, or None."""
+    """Return why EC2 can never sell from a pool, or None."""
     if pool.instance_type not in INSTANCE_TYPES:
         return "InvalidParameterValue", f"Invalid value '{pool.instance_type}' for InstanceType."
     if not offered(region, pool.instance_type, pool.zone):
@@ -47,7 +47,7 @@ def refusal_of_pool(region: str, pool: CapacityPool) -> Refusal | None:
 
 
 def refusal_of_image(backend: Any, image_id: str, instance_type: str) -> Refusal | None:
-    """Why an image cannot run on a type, or None."""
+    """Return why an image cannot run on a type, or None."""
     image = backend.amis.get(image_id)
     if image is None:
         return "InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist"

@@ -326,7 +326,7 @@ class FakeCluster:
             self.server.delete("nodes", node.metadata.name, uid=node.metadata.uid)
 
     def volume_attachments(self) -> tuple[VolumeAttachment, ...]:
-        """Which volumes are attached to which nodes."""
+        """Return the attachments of volumes to nodes."""
         with self._faults.effect("cluster.volume_attachments"):
             return self._list("volumeattachments", VolumeAttachment)
 

@@ -40,7 +40,7 @@ _FORGOTTEN_S = 3600.0
 
 
 class _Answered(msgspec.Struct, frozen=True):
-    """What a client token was used for and what the answer was."""
+    """Holds the fingerprint of a client token's request and the answer to it."""
 
     fingerprint: bytes
     result: FleetResult
@@ -144,7 +144,7 @@ class FakeCompute:
         )
 
     def dry_run(self, request: FleetRequest) -> NodeClassProblem | None:
-        """What `forbidden` says, by the name of the EC2NodeClass."""
+        """Return what `forbidden` holds by the name of the EC2NodeClass; raise it if it is an AwsError."""
         with self._faults.effect("compute.dry_run"):
             self.rehearsed.append(request)
             answer = self.forbidden.get(request.node_class.metadata.name)
@@ -189,7 +189,7 @@ class FakeCompute:
         return other
 
     def launched(self, cluster: str, token: str) -> tuple[Instance, ...]:
-        """What describing shows of a launch."""
+        """Return the instances of a launch that describing shows."""
         with self._faults.effect("compute.launched"):
             return tuple(found for found in self._described() if (found.cluster, found.launch) == (cluster, token))
 
@@ -199,7 +199,7 @@ class FakeCompute:
             return next((i for i in self._described() if (i.cluster, i.id) == (cluster, instance_id)), None)
 
     def ended(self, cluster: str, instance_id: str) -> OfferingFailure | None:
-        """What `lose` was told, once describing shows it; by default a person did it."""
+        """Return the failure given to `lose`, once describing shows it; by default a person ended the instance."""
         with self._faults.effect("compute.ended"):
             found = self._instances.get(instance_id)
             lags = self._clock.now() < self._ended_at.get(instance_id, float("-inf")) + self.describe_lag_s
@@ -351,7 +351,7 @@ class FakeCompute:
 
 
 def _fingerprint(request: FleetRequest) -> bytes:
-    """What EC2 compares when a token is repeated: the request, without the claims' bookkeeping."""
+    """Return what EC2 compares when a caller repeats a token: the request, without the claims' bookkeeping."""
     return msgspec.json.encode((request.wanted, request.capacity_type, sorted(request.overrides)))
 
 

@@ -326,7 +326,7 @@ class FakeState:
             return self._frozen_at
 
     def expire(self, now: float) -> None:
-        """What DynamoDB's TTL does sooner or later: forget claims that ended long ago and stale marks."""
+        """Forget claims that ended long ago and stale marks, as DynamoDB's TTL does sooner or later."""
         for key, claim in list(self._claims.items()):
             end = forgotten_at(claim)
             if end is not None and end <= now:
@@ -361,7 +361,7 @@ class FakeState:
         return (claim for key, claim in sorted(self._claims.items()) if key[0] == cluster)
 
     def _present_in(self, cluster: str) -> Iterator[NodeClaim]:
-        """Those that are not gone: after days of a simulation, they are few of all."""
+        """Return the claims that are not gone: after days of a simulation, these are few of all claims."""
         return (claim for _, claim in sorted(self._present.get(cluster, {}).items()))
 
     def _put(self, claim: NodeClaim) -> None:

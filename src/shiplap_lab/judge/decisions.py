@@ -25,7 +25,7 @@ ClaimKey = tuple[str, str]  # cluster and name
 
 
 class Surroundings(Protocol):
-    """What the Judge of the Region knows of clusters and EC2, see there."""
+    """The knowledge of the Judge of the Region about clusters and EC2; see `judge.py`."""
 
     def now(self) -> float: ...
     def found(self, promise: Promise, detail: str) -> None: ...
@@ -169,11 +169,11 @@ class DecisionJudge:
             found(Promise.FEW_NODES, f"{pod['name']} is moved by {len(kept)} commands: {', '.join(kept)}")
 
     def _is_on_leaving_node(self, cluster: str, uid: str) -> bool:
-        """Whether a pod still runs on a node that is being emptied."""
+        """True if a pod still runs on a leaving node."""
         return any(uid in self._around.pods_of(self._claims[key]) for key in self._leaves_since if key[0] == cluster)
 
     def _is_given_away(self, claim: ClaimItem) -> bool:
-        """Whether pods are on its node that it was not launched for."""
+        """True if the claim's node has pods that the claim was not launched for."""
         return not {pod["uid"] for pod in claim.pods}.issuperset(self._around.pods_of(claim))
 
     def _check_duplicate(self, claim: ClaimItem) -> None:
@@ -187,7 +187,7 @@ class DecisionJudge:
                 return
 
     def _still_serves(self, claim: ClaimItem) -> bool:
-        """Whether a decision has to count on a claim that is on its way."""
+        """True if a decision has to count on a claim that is on its way."""
         if claim.missed or claim.created_at < self._daemons_since.get(claim.cluster, -inf):
             return False
         if not claim.instance_id:  # all types it may become may have turned out too small for its pods meanwhile
@@ -214,7 +214,7 @@ class DecisionJudge:
 
 
 def _is_taken(claim: ClaimItem) -> bool:
-    """Whether its pods have lost the node, or will, through no decision of Shiplap."""
+    """True if the claim's pods have lost the node, or will, through no decision of Shiplap."""
     return claim.missed or (bool(claim.failure) and claim.failure not in COMMAND_REASONS)
 
 
@@ -230,7 +230,7 @@ def canonical(allocatable: Json | None) -> dict[str, Decimal]:
 
 
 def _allowed(pool: Json, reason: str, nodes: int) -> int:
-    """How many nodes the budgets without a schedule allow to leave at once; a tenth where none is written."""
+    """Return how many nodes the budgets without a schedule allow to leave at once; a tenth where none is written."""
     budgets = (pool.get("disruption") or {}).get("budgets")
     written = [{}] if budgets is None else budgets
     bounding = [item for item in written if not item.get("schedule") and reason in (item.get("reasons") or (reason,))]

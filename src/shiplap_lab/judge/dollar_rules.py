@@ -21,7 +21,7 @@ _INTENDED = ("Empty", "Underutilized", "Drifted", "Expired", "ScaledDown", "Asle
 
 
 class Account(msgspec.Struct):
-    """What a machine costs: `usd` until `since`, then `price` per hour; `least` is its lowest price so far.
+    """The cost of a machine: `usd` until `since`, then `price` per hour; `least` is its lowest price so far.
 
     `number` is that of its claim, in the order in which claims were written; infinite without one.
     """
@@ -117,7 +117,7 @@ class DollarJudge:
         return self._price(machine.instance_type, machine.zone, machine.capacity_type)
 
     def may_cost(self, machine: LaunchedMachine, hourly: float) -> bool:
-        """Whether this is its price, or was until the last change of prices."""
+        """True if `hourly` is the machine's price, or was until the last change of prices."""
         before = self._former(machine.instance_type, machine.zone, machine.capacity_type)
         return min(abs(hourly - self.cost(machine)), abs(hourly - before)) <= 1e-9
 
@@ -143,19 +143,19 @@ class DollarJudge:
                 yield f"{claim.name} makes {_name(of, ceiling)} cost {used:.4f} of {most:.4f}"
 
     def _is_dear(self, machine: LaunchedMachine) -> bool:
-        """Whether spot costs less now, and did until the last change of prices."""
+        """True if spot costs less than the machine now, and did until the last change of prices."""
         paid, spot = ((machine.instance_type, machine.zone, kind) for kind in (machine.capacity_type, "spot"))
         return all(0 < price(*spot) < price(*paid) - _EXACT_USD for price in (self._price, self._former))
 
     def may_wait(self, cluster: str, told: str, priority: int) -> bool:
-        """Whether a pod may wait that was told so: half is in use at least; for critical pods its mode is stop."""
+        """True if `told` lets a pod wait: half a ceiling is in use at least; for critical pods its mode is stop."""
         named = [(of, item) for of, item in self._bounding(cluster, None) if f"reached: {_name(of, item)}, $" in told]
         if priority >= CRITICAL:
             named = [(of, item) for of, item in named if item.get("mode") == "stop"]
         return any(2 * self._used(of, item, self._now(), inf) >= _amount(item) for of, item in named)
 
     def end_month(self) -> Iterator[str]:
-        """Where in a month that has ended more was spent above a ceiling than for prices and outlived reservations."""
+        """Yield the ceilings over which an ended month spent more than for prices and outlived reservations."""
         begin, self._month = self._month, _month_start(self._now())
         if begin == (end := self._month):
             return
@@ -182,7 +182,7 @@ class DollarJudge:
         return self._life_s.get((account.machine.cluster, account.machine.node_pool), inf) / _HOUR_S
 
     def _used(self, of: str, ceiling: Json, at: float, number: float) -> float:
-        """What is used of a ceiling: per hour; or spent until a moment by claims up to a number, and reserved then."""
+        """Return a ceiling's use: per hour; or spent until a moment by claims up to a number, and reserved then."""
         accounts = self._of(of, ceiling.get("nodePool", ""))
         if "hourly" in ceiling:
             return sum(item.price for item in accounts if item.ended_at == inf)

@@ -90,7 +90,7 @@ class ClusterObjects:
         _put(self.placed, key, place)
 
     def was_so(self, placed: Mapping[str, Place], oldest: int, newest: int) -> bool:
-        """Whether pods were on these nodes, and no others on any, at one of these versions."""
+        """True if, at one of these versions, these pods were on these nodes and no other pods were on any node."""
         then, newer = dict(self.placed), list(self._placed_before)
         while newer and newer[-1][0] > newest:
             _put(then, *newer.pop()[1:])
@@ -114,7 +114,7 @@ class ClusterObjects:
         self.allocatable.setdefault(machine, {} if broken else canonical((node.get("status") or {}).get("allocatable")))
 
     def requests_of(self, pod: Json) -> dict[str, Decimal]:
-        """What a pod requests; it does not change."""
+        """Return the requests of a pod; they do not change."""
         uid = pod["metadata"]["uid"]
         return self.requests.get(uid) or self.requests.setdefault(uid, raw_json.requests_of(pod))
 
@@ -439,14 +439,14 @@ class Judge:
         return lines
 
     def _is_held_up(self, claim: ClaimItem) -> bool:
-        """Whether a node that drains has nothing left but pods that must not be disrupted, and no deadline."""
+        """True if a node that drains has nothing left but pods that must not be disrupted, and no deadline."""
         if claim.state != "Draining" or claim.deadline_at:
             return False
         left = list(filter(_is_missed, self._objects(claim.cluster).on_node.get(claim.node_name, {}).values()))
         return bool(left) and all(raw_json.is_protected(pod, self._now()) for pod in left)
 
     def may_wait(self, cluster: str, uid: str) -> bool:
-        """Whether a pod waits for a ceiling: its last event says so, and half of it is in use at least."""
+        """True if a pod waits for a ceiling: its last event shows that, and half the ceiling is in use at least."""
         priority = raw_json.priority(self._objects(cluster).pods.get(uid, {"spec": {}}))
         return self.dollars.may_wait(cluster, self._objects(cluster).told.get(uid, ""), priority)
 
@@ -575,7 +575,7 @@ class Judge:
             self.found(Promise.PODS_LEAVE_FIRST, f"{claim.instance_id} ({claim.failure}) was ended with {names} on it")
 
     def _is_awaited(self, machine: LaunchedMachine) -> bool:
-        """Whether as many claims of its launch wait as there are instances of it that no claim has."""
+        """True if at least as many claims of the machine's launch wait as the launch has instances without a claim."""
         waiting = self._waits.get((machine.install, machine.launch), ())
         launched = self._of_token.get((machine.install, machine.launch), ())
         free = sum(name in self._alive and name not in self._holder for name in launched)
@@ -590,7 +590,7 @@ class Judge:
             self.found(Promise.NODES_HOLD, f"{name} has too little {', '.join(short)} for its pods")
 
     def _is_pressed(self, claim: ClaimItem, pod: Json) -> bool:
-        """Whether a pod has to go now to end in order before its node's deadline."""
+        """True if a pod has to go now to end in order before its node's deadline."""
         last = claim.deadline_at - raw_json.grace_s(pod) - _LAST_MOMENT_S - self._apart_s
         return bool(claim.deadline_at) and self._now() >= last
 
@@ -625,16 +625,16 @@ class Judge:
         return tuple(self._objects(claim.cluster).on_node.get(claim.node_name, {}))
 
     def has_ended(self, machine: str) -> bool:
-        """Whether an instance was there and is not any more."""
+        """True if an instance existed and does not exist any more."""
         return machine in self._machines and machine not in self._alive
 
     def allocatable(self, claim: ClaimItem) -> Mapping[str, Decimal] | None:
-        """What a claim's Node had at first, once it has been read."""
+        """Return the resources that a claim's Node had at first; None before the Node is read."""
         objects, machine = self._objects(claim.cluster), claim.instance_id
         return objects.allocatable.get(machine) if machine in objects.read else None
 
     def was_in_service(self, claim: ClaimItem, at: float) -> bool:
-        """Whether a claim's Node was there, and initialised, at a moment or since."""
+        """True if a claim's Node was there, and initialised, at a moment or since."""
         seen = self._objects(claim.cluster).in_service.get(claim.node_name, 0.0) >= at
         return bool(claim.node_name) if self._sampled else seen
 
@@ -655,11 +655,11 @@ def _put(known: dict[str, Any], key: str, item: Any) -> None:
 
 
 def _is_missed(pod: Json) -> bool:
-    """Whether somebody misses a pod that ends with its node: it runs, was not asked to end, and should not stay."""
+    """True if somebody misses a pod that ends with its node: it runs, is not asked to end, and should not stay."""
     ends = bool(pod["metadata"].get("deletionTimestamp"))
     return not ends and not raw_json.is_finished(pod) and not raw_json.stays_to_the_end(pod)
 
 
 def _is_healthy(pod: Json) -> bool:
-    """Whether a PodDisruptionBudget counts a pod as available."""
+    """True if a PodDisruptionBudget counts a pod as available."""
     return raw_json.is_ready(pod) and not pod["metadata"].get("deletionTimestamp")

@@ -132,7 +132,7 @@ def total(parts: Iterable[Mapping[str, Decimal]], both: Callable[..., Decimal] =
 
 
 def requests_of(pod: Json) -> dict[str, Decimal]:
-    """What kube-scheduler reserves for a pod: for its containers and sidecars, or an init container that needs more.
+    """Return kube-scheduler's reservation for a pod: for containers and sidecars, or an init container that needs more.
 
     A sidecar is an init container that is always restarted. It runs beside the init containers that follow it. Requests
     of the pod as a whole replace those of its containers. One pod is reserved beside.
@@ -167,18 +167,18 @@ def seconds(duration: str) -> float:
 
 
 def grace_s(pod: Json) -> float:
-    """How long a pod may take to end."""
+    """Return how long a pod may take to end, in seconds."""
     given = pod["spec"].get("terminationGracePeriodSeconds")
     return _DEFAULT_GRACE_S if given is None else float(given)
 
 
 def is_finished(pod: Json) -> bool:
-    """Whether a pod has ended and will not run again."""
+    """True if a pod has ended and will not run again."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def is_protected(pod: Json, now: float) -> bool:
-    """Whether `karpenter.sh/do-not-disrupt` protects a pod now: always, or for a duration since its start."""
+    """True if `karpenter.sh/do-not-disrupt` protects a pod now: always, or for a duration since its start."""
     value = (pod["metadata"].get("annotations") or {}).get(_PROTECTED)
     if value is None or value == "true":
         return value is not None
@@ -191,7 +191,7 @@ def is_protected(pod: Json, now: float) -> bool:
 
 
 def stays_to_the_end(pod: Json) -> bool:
-    """Whether a pod ends with its node: a static pod, or one that tolerates the taint of nodes that leave."""
+    """True if a pod ends with its node: a static pod, or one that tolerates the taint of nodes that leave."""
     for item in pod["spec"].get("tolerations") or ():
         key, exists = item.get("key"), item.get("operator") == "Exists"
         fits = (exists and key in (None, "", _DISRUPTED)) or (key == _DISRUPTED and not item.get("value"))
@@ -212,13 +212,13 @@ def priority(pod: Json) -> int:
 
 
 def turn(pod: Json) -> int:
-    """When a pod leaves a node that is emptied: ordinary ones, those of DaemonSets, critical ones, both."""
+    """Return a pod's turn to leave a node: ordinary pods, DaemonSet pods, critical pods, critical DaemonSet pods."""
     critical = str(pod["spec"].get("priorityClassName", "")) in ("system-cluster-critical", "system-node-critical")
     return 2 * critical + (owner_kind(pod) == "DaemonSet")
 
 
 def is_ready(item: Json) -> bool:
-    """Whether a Node or a pod is said to be ready."""
+    """True if the conditions of a Node or a pod show that it is ready."""
     conditions = (item.get("status") or {}).get("conditions") or ()
     return any(known.get("type") == "Ready" and known.get("status") == "True" for known in conditions)
 
@@ -229,7 +229,7 @@ def machine_of(node: Json) -> str:
 
 
 def may_be_unavailable(budget: Json, pods: int) -> int:
-    """How many of these pods a PodDisruptionBudget allows to be missing."""
+    """Return how many of these pods a PodDisruptionBudget allows to be missing."""
     spec = budget["spec"]
     most, least = spec.get("maxUnavailable"), spec.get("minAvailable", "100%")
     return share(most, pods) if most is not None else max(0, pods - share(least, pods))
@@ -242,7 +242,7 @@ def share(value: str | int, whole: int) -> int:
 
 
 def selects(budget: Json, pod: Json) -> bool:
-    """Whether a PodDisruptionBudget covers a pod."""
+    """True if a PodDisruptionBudget covers a pod."""
     selector = budget["spec"].get("selector")
     if selector is None or budget["metadata"].get("namespace") != pod["metadata"].get("namespace"):
         return False

@@ -54,7 +54,7 @@ def _seconds(time: str) -> int:
 
 
 def sleeps(sleep: Json, windows: list[Json], pool: str, pod: Json) -> bool:
-    """Whether one of these windows is of a pod on a node of this NodePool."""
+    """True if one of these windows covers a pod on a node of this NodePool."""
     spec, namespace = pod["spec"], pod["metadata"].get("namespace", "default")
     if spec.get("priority", 0) >= CRITICAL or str(spec.get("priorityClassName", "")).startswith("system-"):
         return False

@@ -123,7 +123,7 @@ class ScenarioCluster(_Part, frozen=True):
 
 
 class ScenarioSleep(_Part, frozen=True):
-    """What sleeps in every cluster, as in shiplap.yaml, and what is drawn from the seed.
+    """The sleep settings of every cluster, as in shiplap.yaml, and the shares for what the seed draws.
 
     In a share `rehearsed` of all seeds the functions have seen the windows of the week before. In a share `narrowed`
     NodePools have these annotations `hours`. In a share `woken` somebody wakes all clusters, up to half an hour after
@@ -179,7 +179,7 @@ class NodeMemoryRule(_Part, frozen=True):
     memory: str = ""
 
     def applies(self, instance_type: str, ami: str) -> bool:
-        """Whether this rule covers the type on the AMI."""
+        """True if this rule covers the type on the AMI."""
         return fnmatchcase(instance_type, self.instance_type) and fnmatchcase(ami, self.ami)
 
 

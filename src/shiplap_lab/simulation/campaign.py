@@ -171,7 +171,7 @@ def rare_faults(play: Play, effects: Iterable[FaultEffect], seeds: int) -> tuple
 
 
 class MutantResult(msgspec.Struct, frozen=True):
-    """How a planted defect was found: after how many seeds (0: not at all), in which scenario, by which invariant."""
+    """The finding of a planted defect: after how many seeds (0: not at all), in which scenario, by which invariant."""
 
     mutant: str
     seeds: int = 0
@@ -180,7 +180,7 @@ class MutantResult(msgspec.Struct, frozen=True):
 
 
 def first_failure(mutant: str, seeds: Iterable[int]) -> MutantResult:
-    """How many seeds it takes, each played with all of the defect's scenarios, until an invariant is broken."""
+    """Return how many seeds it takes, each played with all of the defect's scenarios, until an invariant is broken."""
     for number, seed in enumerate(seeds, start=1):
         for name in MUTANTS[mutant].scenarios:
             outcome = _one(name, mutant, None, seed)

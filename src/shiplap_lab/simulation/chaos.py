@@ -64,7 +64,7 @@ def draw_faults(scenario: Scenario, seed: int) -> tuple[Fault, ...]:
 
 
 def placement(scenario: Scenario, seed: int) -> str:
-    """How pods are steered: as the scenario says; for `any`, the product's default in half of all runs."""
+    """Return the placement of pods: the scenario's own; for `any`, the product's default in half of all runs."""
     if scenario.placement != ANY:
         return scenario.placement
     chance = Random(f"{seed}:placement")  # noqa: S311 - repeatable chance
@@ -72,12 +72,12 @@ def placement(scenario: Scenario, seed: int) -> str:
 
 
 def is_watched(scenario: Scenario, seed: int) -> bool:
-    """Whether the watch function itself runs; else it is imitated."""
+    """True if the watch function itself runs; else the simulation imitates it."""
     return Random(f"{seed}:watch").random() < scenario.watched  # noqa: S311 - repeatable chance
 
 
 class Night(msgspec.Struct, frozen=True):
-    """What a seed makes of a scenario's sleep: whether windows were rehearsed before, and which annotations there are.
+    """One seed's draw for a scenario's sleep: whether windows were rehearsed before, and which annotations there are.
 
     Somebody wakes the clusters `woken_at_s` after the beginning, or never: inf. If it `must_sleep`, a node is to leave.
     """
@@ -93,7 +93,7 @@ _MOST_DOWN_MINUTES = 20.0
 
 
 def night_of(sleep: ScenarioSleep | None, seed: int, faults: Iterable[Fault] = ()) -> Night:
-    """What this seed draws, and whether its faults leave time to sleep."""
+    """Return the night that this seed draws, and whether its faults leave time to sleep."""
     if sleep is None:
         return Night()
     chance = Random(f"{seed}:night")  # noqa: S311 - repeatable chance

@@ -49,7 +49,7 @@ class DueSteps:
                     yield f"{pod['metadata']['name']} waits, and was not told why,", SOON_S
 
     def _patience_s(self, claim: ClaimFacts) -> float:
-        """How long a claim may stay as it is, in seconds; 0 if nothing calls for a step."""
+        """Return how long a claim may stay as it is, in seconds; 0 if nothing calls for a step."""
         facts, state, node = self._facts, claim.state, self._facts.node_of(claim)
         runs = claim.instance_id in facts.running
         loses_instance = state in _SERVES and (not runs or claim.instance_id in facts.warned)
@@ -65,7 +65,7 @@ class DueSteps:
         return 0.0
 
     def _has_pods(self, claim: ClaimFacts) -> bool:
-        """Whether pods are on a claim's node that should leave it."""
+        """True if a claim's node has pods that should leave it."""
         pods = self._facts.pods.get(claim.cluster, {}).values()
         on_node = (pod for pod in pods if pod["spec"].get("nodeName") == claim.node_name)
         return any(not raw_json.is_finished(pod) and not raw_json.stays_to_the_end(pod) for pod in on_node)

@@ -50,7 +50,7 @@ _LEASE_NAMESPACE = "kube-system"
 
 
 class ManifestWorld(NamedTuple):
-    """What these faults act on. `manifests` are those of the scenario; `broken` is told what was not as expected."""
+    """The world of these faults. `manifests` come from the scenario; `broken` gets what is not as expected."""
 
     loop: EventLoop
     faults: FaultInjector
@@ -266,7 +266,7 @@ class ManifestFaults:
         return not instance.node_pool and kinds == ["pools-deleted"]
 
     def judge_commands(self) -> None:
-        """What was decided since the last time was not decided against the manifests."""
+        """Check that no command since the last time was decided against the manifests."""
         for install in self._world.installs.values():
             for cluster in self._world.clusters:
                 for command in install.state.commands(cluster):

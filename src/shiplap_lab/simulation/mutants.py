@@ -275,7 +275,7 @@ class Mutant(msgspec.Struct, frozen=True):
 
 
 def _passes_ceilings() -> list[Patch]:
-    """What is planned is launched, whatever ceilings say."""
+    """Every planned launch happens, whatever the ceilings are."""
     return [(ceiling_input, "within_ceilings", lambda snapshot, view, decided, again: decided)]  # noqa: ARG005
 
 
@@ -285,7 +285,7 @@ def _reserves_nothing() -> list[Patch]:
 
 
 def _loses_the_ledger() -> list[Patch]:
-    """What is posted is written with the month's sums as they were before."""
+    """Each posting is written with the month's sums as they were before."""
 
     def act(ledger: SpendingLedger, *given: Any) -> SpendingLedger:
         return replace(posted(ledger, *given), this_month=ledger.this_month)

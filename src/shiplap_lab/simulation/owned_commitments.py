@@ -38,7 +38,7 @@ class OwnedCommitments(NamedTuple):
         return AccountCommitments(REGION, at, tuple(plans), tuple(reserved))
 
     def paid(self, sold: Catalog) -> dict[str, float]:
-        """What they pay, USD per hour at list prices, by family; for any family under an empty name."""
+        """Return what commitments pay, USD per hour at list prices, by family; for any family under an empty name."""
         list_price = partial(price, sold, zone="", capacity_type="on-demand")
         usd: dict[str, float] = defaultdict(float)
         for kind, count in self.reserved.items():
@@ -49,7 +49,7 @@ class OwnedCommitments(NamedTuple):
 
 
 def owned_commitments(scenario: Scenario, seed: int) -> OwnedCommitments:
-    """What the scenario has of both kinds; if it has both, either or both are drawn from the seed."""
+    """Return the scenario's commitments of both kinds; if it has both, the seed draws either or both."""
     reserved, plans = scenario.reserved_instances, scenario.savings_plans
     if not (reserved and plans):
         return OwnedCommitments(reserved, plans)

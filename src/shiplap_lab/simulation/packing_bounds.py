@@ -20,14 +20,14 @@ _RESOURCES = (CPU, MEMORY, PODS)
 
 
 class Offers(msgspec.Struct, frozen=True, eq=False):
-    """What may be launched: `net` [rows, resources] is left for pods beside daemons, `price` [rows] in USD per hour."""
+    """The nodes on offer: `net` [rows, resources] is left for pods beside daemons, `price` [rows] in USD per hour."""
 
     net: Floats
     price: Floats
 
 
 def offers_of(snapshot: Snapshot) -> Offers | None:
-    """What the pools of a snapshot may launch at its prices.
+    """Return the nodes that the pools of a snapshot may launch, at its prices.
 
     None if nothing is sold, or something for nothing, as instances of a capacity reservation are: that bounds nothing.
     """
@@ -80,7 +80,7 @@ def hourly_bound(offers: Offers, requested: Mapping[str, int]) -> float | None:
 
 
 def _rows(template: NodeClaimTemplate) -> list[list[float]]:
-    """What each node that a template may launch has for pods, and its price."""
+    """Return the resources for pods of each node that a template may launch, and its price."""
     offered = template.table.offered(template.requirements, template.allow_undefined)
     columns = [template.table.axis.names.index(name) for name in _RESOURCES]
     rows = []

@@ -235,7 +235,7 @@ def _every_other(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def offers_of_clusters(manifests: Sequence[Manifests], sold: Catalog) -> Offers | None:
-    """What any of the clusters may launch; clusters with the same manifests count once."""
+    """Return the nodes that any of the clusters may launch; clusters with the same manifests count once."""
     different = [item for index, item in enumerate(manifests) if item not in manifests[:index]]
     return merged_offers([_offers(item, sold) for item in different])
 

@@ -29,7 +29,7 @@ class ClaimFacts(raw_json.ClaimItem, frozen=True):
 
     @property
     def has_instance(self) -> bool:
-        """Whether it pays for an instance, as far as it knows."""
+        """True if the claim pays for an instance, as far as it knows."""
         return bool(self.instance_id) and self.state not in ENDED
 
 
@@ -136,7 +136,7 @@ class RegionFacts:
 
 
 def allocatable(node: Json | None) -> Mapping[str, Any]:
-    """What a Node has for pods, in units; nothing before its kubelet has reported it."""
+    """Return the resources that a Node has for pods, in units; nothing before its kubelet has reported them."""
     status = (node.get("status") or {}) if node is not None else {}
     return raw_json.amounts(status.get("allocatable"))
 

@@ -335,7 +335,7 @@ class Simulation:
 
     @property
     def _clocks_apart_s(self) -> float:
-        """How far the clocks of functions may be from that of the world."""
+        """Return how far the clocks of functions may be from the world's clock, in seconds."""
         return sum(fault.amount for fault in self._planned if fault.kind == "clock-skew")
 
     @property
@@ -346,7 +346,7 @@ class Simulation:
         install.state.expire(self.loop.now() - _TTL_LATE_S)
 
     def _hear_tellings(self) -> tuple[RegionFacts, DueSteps, Tellings]:
-        """What is told from now on is compared with the facts, which are updated before."""
+        """Compare each telling from now on with the facts, which are updated before."""
         facts, now, undisturbed = RegionFacts(), self.loop.now, self._play.scenario.undisturbed
         said = partial(self.judge.found, Promise.TOLD)
         prices, apart_s = partial(price, self.sold), self._clocks_apart_s
@@ -458,7 +458,7 @@ class Simulation:
         ]
 
     def _effects(self) -> dict[str, int]:
-        """How often faults took effect, and constraints kept pods off nodes."""
+        """Count how often faults took effect, and how often constraints kept pods off nodes."""
         effects = Counter(self.faults.effects)
         for cluster in self.clusters.values():
             for words, times in cluster.scheduler.kept_off.items():

@@ -140,7 +140,7 @@ class Tellings:
             self._check_node(claim)
 
     def _expect_memory(self, planned: ClaimFacts) -> None:
-        """What a node has beyond its plan, or lacks. It may have gone since it was read."""
+        """Add up the memory that a node has beyond its plan, or lacks. The node may have gone since it was read."""
         node = self._facts.last_nodes.get((planned.cluster, planned.instance_id))
         counted_on, has = planned.allocatable.get("memory", 0), allocatable(node).get("memory")
         if counted_on and has is not None:
@@ -261,7 +261,7 @@ class Tellings:
                     self._found(f"{name} of {dict(of)} is {value:g}, not {expected:g}")
 
     def _measured(self, name: str, of: Mapping[str, str]) -> Iterator[tuple[float, float]]:
-        """What a value has to be, and how far it may be from that; nothing if it cannot be told exactly."""
+        """Yield what a value has to be, and how far it may be from that; nothing if no exact value is known."""
         cluster, now = of["cluster"], self._now()
         quiet = [now - self._facts.changed_at.get((what, cluster), now) > _QUIET_S for what in ("claims", "pods")]
         running = [claim for claim in self._facts.open_claims(cluster) if claim.has_instance]

@@ -45,7 +45,7 @@ _NOT_READY = {"key": labels.NOT_READY_TAINT, "effect": "NoSchedule"}
 
 
 class UnkindWorld(NamedTuple):
-    """What these faults act on. `warn` sends a spot warning that names a moment; `lose` ends an instance for a code."""
+    """The faults' world. `warn` sends a spot warning that names a moment; `lose` ends an instance for a code."""
 
     loop: EventLoop
     faults: FaultInjector

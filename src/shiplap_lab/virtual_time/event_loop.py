@@ -20,7 +20,7 @@ Action = Callable[[], object]
 
 
 class Parked:
-    """Where a task waits to be released, at the latest at a moment (epoch seconds)."""
+    """One wait of a task for its release, at the latest at a moment (epoch seconds)."""
 
     def __init__(self, task: greenlet, until: float) -> None:
         self.task, self.until, self.left = task, until, False
@@ -98,7 +98,7 @@ class EventLoop:
             self.clock.set(moment)
 
     def _is_due(self, moment: float) -> bool:
-        """Whether anything happens until a moment."""
+        """True if anything happens until a moment."""
         events, routines = self._events, self._routines
         return bool(events and events[0][0] <= moment) or bool(routines and routines[0][0] <= moment)
 
@@ -114,11 +114,11 @@ class EventLoop:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a task has begun and not ended."""
+        """True if a task has begun and not ended."""
         return bool(self._waiting)
 
     def all_routines_since(self, moment: float, *, others: float = float("-inf")) -> bool:
-        """Whether every routine that reads has happened after a moment, and all others after another, epoch seconds."""
+        """True if every routine that reads has happened after `moment`, and any other after `others`, epoch seconds."""
         return all(due - routine.seconds > (moment if routine.reads else others) for due, _, routine in self._routines)
 
     def skip_routines(self, moment: float) -> None:

@@ -131,7 +131,7 @@ class FaultInjector(Faults):
         ]
 
     def hits(self, kind: str, name: str = "") -> bool:
-        """Whether a fault of a kind hits now, by its probability; if so, it counts as an effect."""
+        """True if a fault of a kind hits now, by its probability; a hit counts as an effect."""
         if not self.active:
             return False
         hit = any(self.random_of(number).random() < fault.amount for number, fault in self.active_of(kind, name))

@@ -52,7 +52,7 @@ VISIBILITY_FACTOR = 6
 
 
 class QueueFeed(NamedTuple):
-    """How a queue feeds a function. A window collects a burst into one invocation."""
+    """Connects a queue to the function that it feeds. A window collects a burst into one invocation."""
 
     function: str
     batch_size: int
@@ -76,7 +76,7 @@ _ROUTES = {
 
 
 class ScheduledEvent(NamedTuple):
-    """What EventBridge Scheduler sends: to a queue or to a function, every so many seconds, first after `first_s`."""
+    """One message of EventBridge Scheduler to a queue or a function: every so many seconds, first after `first_s`."""
 
     target: str
     every_s: float
@@ -222,7 +222,7 @@ class SimulatedFunctions:
 
     @property
     def is_resting(self) -> bool:
-        """Whether no message is under way to a function."""
+        """True if no message is under way to a function."""
         return not any(map(len, self._queues.values()))
 
     def decided_until(self, cluster: str) -> float:

@@ -1,4 +1,4 @@
-"""What the watch function meets in virtual time: watches that last, and the bucket with snapshots of bound pods."""
+"""The watch function's surroundings in virtual time: watches that last, and the bucket with snapshots of bound pods."""
 
 from __future__ import annotations
 

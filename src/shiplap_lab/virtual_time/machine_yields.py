@@ -1,4 +1,4 @@
-"""What machines really yield in the simulation, from EC2's description of a type and an EC2NodeClass, both as JSON.
+"""Computes the real resources of simulated machines from EC2's description of a type and an EC2NodeClass, as JSON.
 
 It computes nothing by the product's formulas: a mistake there shows as a node that is smaller than its plan. The memory
 that a kernel sees is given by the scenario. The seed decides how much of a volume its file system keeps. Branch
@@ -24,7 +24,7 @@ _DEVICES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.
 
 
 class MachineYields:
-    """What the machines of one EC2NodeClass yield.
+    """Computes the resources that the machines of one EC2NodeClass yield.
 
     Args:
         node_class: the EC2NodeClass, as it is written.
@@ -84,7 +84,7 @@ class MachineYields:
         return int(amount(size or "20Gi"))
 
     def _kept(self, capacity: Mapping[str, int], cpus: int, counted_pods: int) -> dict[str, int]:
-        """What kubelet keeps back: kube-reserved, system-reserved, and what it evicts pods for."""
+        """Return the resources that kubelet keeps back: kube-reserved, system-reserved, and what it evicts pods for."""
         kept = {
             "cpu": _reserved_millicores(cpus),
             "memory": (11 * counted_pods + 255) * _MIB,
@@ -100,7 +100,7 @@ class MachineYields:
 
 
 def shortfall(chance: Random) -> Callable[[str, int], int]:
-    """What is left of each resource of a machine that has less than others of its type; by name and amount.
+    """Draw a machine that has less than others of its type: return what is left of a resource, by name and amount.
 
     Up to 2 % of memory, as firmware and kernel modules take; up to 4 % of the disk, up to a tenth of a core, a pod or
     two.
@@ -120,7 +120,7 @@ _NEXT_TO_NOTHING = {"memory": 10 * _MIB, "cpu": 1, "ephemeral-storage": _MIB, "p
 
 
 def broken(chance: Random, amounts: Mapping[str, int], *, of_capacity: bool) -> dict[str, int]:
-    """What the kubelet of a broken machine reports of one resource; of some machines in allocatable alone."""
+    """Return a broken machine's amounts, one resource next to nothing; some machines break in allocatable alone."""
     resource, everywhere = chance.choice(_OFTEN_BROKEN), chance.random() < 0.5
     if of_capacity and not everywhere:
         return dict(amounts)

@@ -28,7 +28,7 @@ _TRANSIT_S = 0.1
 
 
 class DeliverySettings(msgspec.Struct, frozen=True):
-    """How a queue's messages reach its function: batch size, batching window, visibility timeout, concurrency."""
+    """Sets how a queue's messages reach its function: batch size, batching window, visibility timeout, concurrency."""
 
     batch_size: int
     window_s: float

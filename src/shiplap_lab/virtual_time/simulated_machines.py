@@ -1,4 +1,4 @@
-"""How machines behave in the simulation: how long they take by chance, the Nodes they register, and their faults."""
+"""Models machines in the simulation: how long they take by chance, the Nodes they register, and their faults."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class SimulatedMachines:
 
 
 class ClusterChanges:
-    """What has changed in a cluster: for the watch function, and until when each initialised Node was in service."""
+    """Records changes in a cluster: for the watch function, and until when each initialised Node was in service."""
 
     def __init__(self, informer: Informer, now: Callable[[], float]) -> None:
         self.in_service: dict[str, float] = {}

@@ -86,7 +86,7 @@ class UnsettledCompute(FakeCompute):
         return replace(instance, state="pending") if waits else instance
 
     def _is_late(self, shown: list[Instance]) -> bool:
-        """Whether describing differs from what is there."""
+        """True if describing shows other instances than are there."""
         there = {item.id for item in self.alive() if not self._is_foreign(item)}
         return there != {item.id for item in shown}
 

@@ -143,7 +143,7 @@ class VirtualEvent:
         return self._is_set
 
     def wait(self, timeout: float) -> bool:
-        """Whether it is set within so many seconds."""
+        """Wait at most `timeout` seconds, and return True if the event is set by then."""
         return self._waiting.wait(self.is_set, timeout)
 
 
