@@ -223,29 +223,34 @@ def play_large(what: str, pods: int) -> None:
     server.serve_forever()
 
 
+def _connected(endpoint: str, memory_mib: int) -> Any:
+    """Connect to a played cluster with the pages of a function of this memory."""
+    from shiplap.cluster.connect import connect  # noqa: PLC0415 - a function's handler comes first, for its memory
+    from shiplap.cluster.list_pages import page_bytes_of  # noqa: PLC0415
+    from shiplap.settings import ClusterSettings  # noqa: PLC0415
+
+    return connect(
+        ClusterSettings(name="c", region="us-east-1", endpoint=endpoint, token="t"),  # noqa: S106
+        describe_cluster=_unasked,
+        credentials=_unasked,
+        clock=_Clock(),
+        sleep=time.sleep,
+        page_bytes=page_bytes_of(memory_mib),
+    )
+
+
 def large(endpoint: str) -> tuple[float, int]:
     """The most MiB of a process that watches this cluster of large pods, and how many pods it told of."""
     sys.path.insert(0, str(ROOT / "functions" / "watch"))
     import handler  # noqa: F401, PLC0415 - for its memory
 
     from shiplap.aws.session import client  # noqa: PLC0415
-    from shiplap.cluster.connect import connect  # noqa: PLC0415
-    from shiplap.cluster.list_pages import page_bytes_of  # noqa: PLC0415
     from shiplap.cluster.snapshot_keeper import PodMemory, SnapshotKeeper  # noqa: PLC0415
     from shiplap.cluster.watcher import KINDS, KindWatch, Tracker  # noqa: PLC0415
     from shiplap.flows.watch.watch import most_pods  # noqa: PLC0415
-    from shiplap.settings import ClusterSettings  # noqa: PLC0415
 
     client("events"), client("s3")
-    settings = ClusterSettings(name="c", region="us-east-1", endpoint=endpoint, token="t")  # noqa: S106
-    api = connect(
-        settings,
-        describe_cluster=_unasked,
-        credentials=_unasked,
-        clock=_Clock(),
-        sleep=time.sleep,
-        page_bytes=page_bytes_of(BAR_MIB),
-    )
+    api = _connected(endpoint, BAR_MIB)
     store: Any = None
     keeper = SnapshotKeeper("c", api, store, clock=_Clock(), room=PodMemory(most_pods(BAR_MIB)))
     keeping = Thread(target=keeper._list)
@@ -262,19 +267,7 @@ def listed(endpoint: str) -> tuple[float, int]:
     sys.path.insert(0, str(ROOT / "functions" / "schedule"))
     import handler  # noqa: F401, PLC0415 - for its memory
 
-    from shiplap.cluster.connect import connect  # noqa: PLC0415
-    from shiplap.cluster.list_pages import page_bytes_of  # noqa: PLC0415
-    from shiplap.settings import ClusterSettings  # noqa: PLC0415
-
-    settings = ClusterSettings(name="c", region="us-east-1", endpoint=endpoint, token="t")  # noqa: S106
-    api = connect(
-        settings,
-        describe_cluster=_unasked,
-        credentials=_unasked,
-        clock=_Clock(),
-        sleep=time.sleep,
-        page_bytes=page_bytes_of(SCHEDULE_BAR_MIB),
-    )
+    api = _connected(endpoint, SCHEDULE_BAR_MIB)
     view = api.view()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(view.pods)
 

@@ -81,8 +81,7 @@ class StoredForm(Generic[Record]):
 
 def with_types(record: type[msgspec.Struct], types: Mapping[str, Any]) -> type[msgspec.Struct]:
     """A struct like `record` in which some fields have other types: a record that holds flat forms."""
-    inside = [_flat_field(replace(field, type=types.get(field.name, field.type)), ()) for field in fields(record)]
-    return msgspec.defstruct(f"Stored{record.__name__}", inside, frozen=True, kw_only=True, omit_defaults=True)
+    return with_fields(record, "", {}, types)
 
 
 def with_fields(
