@@ -10,10 +10,8 @@ from shiplap.flows.policies.ceiling_inputs import counted_with, read_spending, v
 from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy, SweptFacts
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.ceilings.account_counters import CountChange
-from shiplap.policies.ceilings.ceiling_use import (
-    ClusterSpending,
-)
-from shiplap.policies.ceilings.ceilings import CeilingMode, WantedLaunch
+from shiplap.policies.ceilings.ceiling_use import ClusterSpending
+from shiplap.policies.ceilings.ceilings import CeilingMode, SpendingView, WantedLaunch
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput
 from shiplap.settings import ClusterSettings
@@ -55,20 +53,28 @@ class CeilingPolicy(Policy):
 
     def counted(self, launches: Launches) -> CountChange | None:
         """Return what the claims add to the counters of the account, if it has a ceiling."""
-        if self._spending is None or not self.settings.account_ceilings:
+        view = self._view(launches)
+        if self._spending is None or view is None or not self.settings.account_ceilings:
             return None
-        view = view_of_spending(self.settings, launches.state, self._spending)
         names = {claim.name for claim in launches.records}
         wanted = [item for item in self._wanted(launches) if item.name in names]
         return counted_with(launches.state, self._spending, view, wanted, self.context.clock.now())
 
     def _wanted(self, launches: Launches) -> list[WantedLaunch]:
-        if self._spending is None:
-            return []
         from shiplap.policies.ceilings.launch_costs import wanted_launches  # noqa: PLC0415 - as above
 
-        view = view_of_spending(self.settings, launches.state, self._spending)
+        view = self._view(launches)
+        if view is None:
+            return []
         return wanted_launches(launches.snapshot, view, launches.planned, replaces=launches.replaces)
+
+    @staticmethod
+    def _view(launches: Launches) -> SpendingView | None:
+        """Return the ceilings that the plan of these launches was made with."""
+        from shiplap.policies.ceilings.ceiling_input import CeilingInput  # noqa: PLC0415 - as above
+
+        known = launches.snapshot.policy(CeilingInput)
+        return None if known is None else known.view
 
     def sweep(self, facts: SweptFacts) -> None:
         """Post what the last hours cost, and make the account's counters true."""
