@@ -187,7 +187,7 @@ SESSIONS ?= 1
 kills: setup ## Kill each function of `shiplap dev` KILLS times beside LOAD=8 busy processes, in SESSIONS=1 at once, and explain each standstill
 	@$(BIN)/python -m shiplap_lab.dev.kills --kills $(KILLS) --load $(LOAD) --sessions $(SESSIONS)
 
-docs: setup ## Write docs/commands.md from the commands' own help, the tables of fields, and the Grafana dashboard
+docs: setup ## Write docs/reference/commands.md from the commands' own help, the tables of fields, and the Grafana dashboard
 	@$(BIN)/python tools/command_reference.py
 	@$(BIN)/python tools/karpenter_fields.py
 	@$(BIN)/python tools/kubernetes_fields.py
@@ -195,7 +195,7 @@ docs: setup ## Write docs/commands.md from the commands' own help, the tables of
 	@$(BIN)/python tools/ec2_fields.py
 	@$(BIN)/python tools/grafana_dashboard.py 2>/dev/null
 
-upstream: setup ## What changed in the CRDs of another Karpenter release: KARPENTER=v1.16.0; writes docs/karpenter-fields.md from it
+upstream: setup ## What changed in the CRDs of another Karpenter release: KARPENTER=v1.16.0; writes docs/reference/karpenter-fields.md from it
 	@$(BIN)/python tools/karpenter_fields.py $(KARPENTER)
 
 format: .venv/.ready ## Format the code

@@ -1,4 +1,4 @@
-"""Writes docs/commands.md: every command with its options, from the help texts the commands carry."""
+"""Writes docs/reference/commands.md: every command with its options, from the help texts the commands carry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shiplap_cli.command_tree import CliCommand, Parameter, commands
 
-PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "commands.md"
 
 
 def text() -> str:

@@ -1,4 +1,4 @@
-"""Writes docs/ec2-fields.md: every field of EC2's DescribeInstanceTypes and its use in Shiplap.
+"""Writes docs/reference/ec2-fields.md: every field of EC2's DescribeInstanceTypes and its use in Shiplap.
 
 The fields are those of botocore's model. `FIELDS` holds the use of each; a test compares it with the model and with the
 structs that Shiplap decodes.
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))  # run as a program, it finds only its own folder
 
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType  # noqa: E402
 
-PAGE = ROOT / "docs" / "ec2-fields.md"
+PAGE = ROOT / "docs" / "reference" / "ec2-fields.md"
 READ, REFUSED, STORED, WITHOUT_EFFECT = "read", "refused", "stored", "without effect"
 
 

@@ -118,7 +118,7 @@ def _panel(
         "id": id_,
         "type": kind,
         "title": title,
-        "description": f"CloudWatch metrics: {', '.join(names)}. docs/events.md says what each counts.",
+        "description": f"CloudWatch metrics: {', '.join(names)}. docs/reference/events.md says what each counts.",
         "datasource": _SOURCE,
         "gridPos": where,
         "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},

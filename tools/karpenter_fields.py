@@ -1,4 +1,4 @@
-"""Writes docs/karpenter-fields.md from the CRDs of a Karpenter release, and prints what differs from the pinned one.
+"""Writes docs/reference/karpenter-fields.md from the CRDs of a Karpenter release, and prints what differs.
 
 `python tools/karpenter_fields.py` writes the page for the release that the tests compare with. `make upstream
 KARPENTER=v1.16.0` writes it for another one and prints each field, bound, enum, rule and default that changed.
@@ -23,7 +23,7 @@ from tests.crds.manifest_fields import BY_RULE, SPECS, fields_here  # noqa: E402
 from tests.crds.schemas import ENTRY, ITEM, Schema, inner_schemas, own_constraints, schema_in  # noqa: E402
 from tests.go_modules import KARPENTER, download  # noqa: E402
 
-PAGE = ROOT / "docs" / "karpenter-fields.md"
+PAGE = ROOT / "docs" / "reference" / "karpenter-fields.md"
 CRDS = Path("pkg", "apis", "crds")
 """Where the provider's module has its CRDs and those of Karpenter's core."""
 

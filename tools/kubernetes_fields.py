@@ -1,4 +1,4 @@
-"""Writes docs/kubernetes-fields.md: every field of the objects that scheduling depends on, and its use in Shiplap.
+"""Writes docs/reference/kubernetes-fields.md: the fields that scheduling depends on, and their use in Shiplap.
 
 The fields are those of Kubernetes' Go types. `FIELDS` holds the use of each; tests compare it with the types, and with
 the structs that Shiplap decodes.
@@ -21,7 +21,7 @@ from shiplap.kubernetes import objects, related_objects  # noqa: E402
 from tests.go_modules import KUBERNETES, folder_of, kubernetes_module  # noqa: E402
 from tests.go_types import GoField, structs_of  # noqa: E402
 
-PAGE = ROOT / "docs" / "kubernetes-fields.md"
+PAGE = ROOT / "docs" / "reference" / "kubernetes-fields.md"
 READ, REFUSED, WITHOUT_EFFECT = "read", "refused", "without effect"
 
 ROOTS: Mapping[str, type[msgspec.Struct] | None] = {

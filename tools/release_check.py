@@ -74,12 +74,12 @@ def _build() -> Iterator[str]:
 
 
 def _docs() -> Iterator[str]:
-    """`docs/commands.md` is written anew and compared."""
-    page = ROOT / "docs" / "commands.md"
+    """`docs/reference/commands.md` is written anew and compared."""
+    page = ROOT / "docs" / "reference" / "commands.md"
     before = page.read_text()
     subprocess.run([sys.executable, "tools/command_reference.py"], cwd=ROOT, check=True, capture_output=True)
     if page.read_text() != before:
-        yield "docs/commands.md was not current: commit what was written"
+        yield "docs/reference/commands.md was not current: commit what was written"
 
 
 def _said(*command: str) -> str:

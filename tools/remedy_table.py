@@ -1,4 +1,4 @@
-"""Writes the table of remedies in docs/operations.md from the list that Shiplap's texts are made of."""
+"""Writes the table of remedies in docs/how-to/operations.md from the list that Shiplap's texts are made of."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from shiplap.instances.offerings.remedies import REMEDIES, Remedy
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "operations.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "operations.md"
 BEGIN = "<!-- tools/remedy_table.py writes the table -->\n"
 END = "<!-- end of the table -->\n"
 

@@ -323,7 +323,9 @@ def read(path: Path) -> InstallConfig:
         InvalidManifests: it, or a manifest it refers to, says something wrong; holds all problems of that file.
     """
     if not path.exists():
-        wanted = "write it as docs/deployment.md shows, or name another (--settings, or `npx cdk -c settings=PATH`)"
+        wanted = (
+            "write it as docs/how-to/deployment.md shows, or name another (--settings, or `npx cdk -c settings=PATH`)"
+        )
         raise InvalidInput(str(path), f"does not exist; {wanted}")
     documents = read_documents(path)
     if len(documents) != 1:

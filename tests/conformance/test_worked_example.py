@@ -1,4 +1,4 @@
-"""The worked example of docs/algorithm.md, with its picture: two nodes that are filled by price."""
+"""The worked example of docs/explanation/algorithm.md, with its picture: two nodes that are filled by price."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ DIFFERENCES = (
     Difference("a list as a taint's timeAdded", True, _holds_list_as_time),
     Difference("an EC2NodeClass without spec", True, _has_no_spec),
 )
-"""docs/manifests.md has the list for users."""
+"""docs/reference/manifests.md has the list for users."""
 
 
 def _exceeds_32_bits_only(manifest: Object) -> bool:

@@ -117,7 +117,7 @@ def test_a_version_without_a_module_is_refused() -> None:
 
 
 def test_the_page_on_limits_lists_the_releases() -> None:
-    page = (programs.HERE.parents[1] / "docs" / "limits.md").read_text()
+    page = (programs.HERE.parents[1] / "docs" / "reference" / "limits.md").read_text()
     listed = dict(re.findall(r"^\| (1\.\d+) \| (1\.\d+\.\d+) \|", page, re.MULTILINE))
     assert listed == {
         minor: programs.version({"SHIPLAP_KUBE_VERSION": minor}).removeprefix("v") for minor in programs.VERSIONS

@@ -5,8 +5,8 @@ the walk if one of its functions is given or returns the pod in one of its shape
 dict, before CreateFleet is asked for. The handler is on the walk, too. Modules that see only prices, types, settings,
 quantities, labels or metrics are not. A shape is a type of the library that stands for the pod, for pods like it, or
 for what becomes of them, and that modules pass to each other. A new shape does not show by itself: whoever adds one
-adds it to `SHAPES` and to the table in docs/algorithm.md. The number of modules is a bound: a change that lowers it
-lowers the bound as well.
+adds it to `SHAPES` and to the table in docs/explanation/algorithm.md. The number of modules is a bound: a change that
+lowers it lowers the bound as well.
 """
 
 from __future__ import annotations

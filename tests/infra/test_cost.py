@@ -41,7 +41,7 @@ def listed(deployed: Deployed, load: Load, clusters: int = 1) -> float:
 
 
 def cents(dollars: float) -> int:
-    """As docs/costs.md writes an amount."""
+    """As docs/reference/costs.md writes an amount."""
     return round(100 * dollars)
 
 

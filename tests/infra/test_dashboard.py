@@ -213,11 +213,11 @@ def test_alarms_are_quiet_at_rest(alarms: dict[str, Alarm]) -> None:
 
 
 def test_every_alarm_leads_to_a_section_of_the_runbook(alarms: dict[str, Alarm]) -> None:
-    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / "how-to" / "operations.md").read_text(), re.MULTILINE)
     anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
     for name, item in alarms.items():
-        section = re.search(r"docs/operations\.md#([\w-]+)$", item["AlarmDescription"])
+        section = re.search(r"docs/how-to/operations\.md#([\w-]+)$", item["AlarmDescription"])
         assert section is not None, name
         assert section[1] in anchors, name
 

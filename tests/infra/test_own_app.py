@@ -1,4 +1,4 @@
-"""The constructs in somebody else's CDK app, by the example of docs/deployment.md."""
+"""The constructs in somebody else's CDK app, by the example of docs/how-to/deployment.md."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ except ShiplapError as error:
 
 
 def example() -> str:
-    (found,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "deployment.md").read_text(), re.DOTALL)
+    (found,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "deployment.md").read_text(), re.DOTALL)
     text: str = found
     return text
 

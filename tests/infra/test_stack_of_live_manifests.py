@@ -75,13 +75,13 @@ def test_a_new_node_class_is_inspected_at_once(live: Template) -> None:
 def test_sleep_in_doubt_is_told_of(live: Template) -> None:
     alarms = [item["Properties"] for item in resources(live, "AWS::CloudWatch::Alarm").values()]
     (alarm,) = [item for item in alarms if item["AlarmName"] == "shiplap-sleep-in-doubt"]
-    assert alarm["AlarmDescription"].endswith("docs/operations.md#sleep-in-doubt")
+    assert alarm["AlarmDescription"].endswith("docs/how-to/operations.md#sleep-in-doubt")
 
 
 def test_a_suspended_cluster_is_told_of(live: Template) -> None:
     alarms = [item["Properties"] for item in resources(live, "AWS::CloudWatch::Alarm").values()]
     (alarm,) = [item for item in alarms if item.get("MetricName") == "ClustersSuspended"]
-    assert alarm["AlarmDescription"].endswith("docs/operations.md#suspended-clusters")
+    assert alarm["AlarmDescription"].endswith("docs/how-to/operations.md#suspended-clusters")
 
 
 def test_an_install_without_has_none_of_it(template: Template) -> None:

@@ -227,7 +227,7 @@ def _sample(made: Callable[..., Fix]) -> Fix:
 
 def _of_runbook() -> dict[tuple[str, str], str]:
     """Commands of the AWS command line on the page for the engineer on call, by service and operation."""
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "operations.md").read_text()
     found = re.findall(r"(?<=[`\s])aws ([a-z0-9-]+) ([a-z0-9-]+)((?: [^`;#\n]*)?)", text)
     return {
         (service, verb): f"aws {service} {verb}{rest}".strip()

@@ -180,7 +180,7 @@ def test_what_may_not_be_read_is_named_and_the_rest_counts(live: LiveInstall, mo
     (note,) = found["notes"]
     assert note.startswith("not seen: table state, so only NodeClaims and Nodes of the cluster")
     assert "dynamodb:Query" in note
-    assert "docs/security.md" in note
+    assert "docs/explanation/security.md" in note
     assert found["nodeClaims"]
 
     monkeypatch.setattr(DynamoCapacity, "learned", refused)

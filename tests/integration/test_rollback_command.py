@@ -259,7 +259,7 @@ def test_what_cannot_be_asked_is_said(install: ReleasedInstall) -> None:
     assert "there is no release 7; there are 2, 1" in install.says("7", code=2)
     assert "there is no stack 'other'" in install.says("--stack", "other", code=2)
     install.faults.on("before", "get_alias", refusal("AccessDeniedException", "no"))
-    assert "docs/security.md" in install.says("1", "--yes", code=2)
+    assert "docs/explanation/security.md" in install.says("1", "--yes", code=2)
 
 
 def test_an_install_without_functions_is_none(install: ReleasedInstall) -> None:

@@ -1,6 +1,6 @@
 """Whatever fewer than half of the nodes report, plans stay near what nodes really have.
 
-The bounds are those of the table in docs/capacity.md.
+The bounds are those of the table in docs/explanation/capacity.md.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def played(draw: st.DrawFn, clusters: tuple[str, ...] = CLUSTERS) -> Played:
 
 
 def assert_near_the_truth(found: InstanceType, case: Played, nominal: int) -> None:
-    """The bounds of docs/capacity.md: exact, or for memory, pods and disk within what EC2's description allows."""
+    """Exact, or for memory, pods and disk within what EC2's description allows: see docs/explanation/capacity.md."""
     _, truth = case.truth
     kept = case.before.overhead
     least = {

@@ -27,7 +27,8 @@ MINUTE_S, HOUR_S, DAY_S = 60, 3600, 24 * 3600
 
 @cache
 def page(name: str) -> str:
-    return " ".join((DOCS / f"{name}.md").read_text().replace("**", "").split())
+    (found,) = DOCS.rglob(f"{name}.md")
+    return " ".join(found.read_text().replace("**", "").split())
 
 
 def says(name: str, sentence: str) -> bool:

@@ -1,4 +1,4 @@
-"""Alarms: quiet while all is well, each with a section in docs/operations.md that says what to do.
+"""Alarms: quiet while all is well, each with a section in docs/how-to/operations.md that says what to do.
 
 None of them asks for attention because nothing happens: a cluster at rest writes no metrics, and missing ones count as
 good. The catalogue's age is the exception, as it is written every few minutes.
@@ -19,7 +19,7 @@ from constructs import Construct
 from shiplap_cdk.constructs.dashboard import own
 from shiplap_cdk.constructs.events import WorkQueue
 
-RUNBOOK = "docs/operations.md"
+RUNBOOK = "docs/how-to/operations.md"
 
 # Seconds that the oldest message of a queue may have; timers are delayed by up to 900.
 _OLDEST_S = {"provisioning": 600, "lifecycle": 2400, "interruption": 120}

@@ -71,7 +71,7 @@ def deploy(
 def _chosen(path: Path, from_wave: int, names: Sequence[str]) -> tuple[DescribedInstall, ...]:
     """Raises InvalidInput, InvalidManifests."""
     if not path.exists():
-        raise InvalidInput(str(path), "does not exist; docs/fleet.md shows what it says")
+        raise InvalidInput(str(path), "does not exist; docs/how-to/fleet.md shows what it says")
     found = read_installs(path)
     unknown = set(names) - {item.name for item in found}
     if unknown:

@@ -109,7 +109,7 @@ def put_dead_letters_back(stack: str) -> Fix:
     """Put messages back into their queues; malformed ones stay."""
     return _run(
         f"shiplap status --stack {stack} --redrive",
-        first="`shiplap status` says why (docs/operations.md#dead-letters); once the cause is gone, ",
+        first="`shiplap status` says why (docs/how-to/operations.md#dead-letters); once the cause is gone, ",
     )
 
 

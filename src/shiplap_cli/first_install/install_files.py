@@ -152,7 +152,7 @@ def _remarks(found: ClusterSurroundings, choices: Choices) -> Iterator[str]:
         yield f"the cluster takes no access entries: run `{update} {mode}`"
     if not found.is_open:
         reason = "is private" if not found.is_public else f"admits {', '.join(found.public_cidrs)} only"
-        yield f"the endpoint {reason}: the functions run in the VPC, see docs/deployment.md, Networks"
+        yield f"the endpoint {reason}: the functions run in the VPC, see docs/how-to/deployment.md, Networks"
         if not found.is_private:
             access = "--resources-vpc-config endpointPrivateAccess=true"
             yield f"functions in the VPC need the private endpoint: run `{update} {access}`"
@@ -163,7 +163,7 @@ def _remarks(found: ClusterSurroundings, choices: Choices) -> Iterator[str]:
     others = [name for name, is_seen in zip(names, seen, strict=True) if is_seen]
     if _shares_pods(found, choices):
         who = " and ".join(others) or "another provisioner"
-        chosen = f"only pods that tolerate {MIGRATION_TAINT.key} are Shiplap's, see docs/migration.md"
+        chosen = f"only pods that tolerate {MIGRATION_TAINT.key} are Shiplap's, see docs/how-to/migration.md"
         yield f"{who} launches nodes for this cluster: {chosen}"
     if found.is_ipv6:
         yield from _remarks_on_ipv6(found, choices)

@@ -18,6 +18,7 @@ from shiplap_cli.main import COMMANDS
 ROOT = Path(__file__).parents[3]
 _ELSEWHERE = (ROOT / "tests" / "e2e" / "README.md", ROOT / "examples" / "README.md")
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *_ELSEWHERE]
+ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
 LIBRARY = ROOT / "layers" / "shiplap" / "python" / "shiplap"
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -47,10 +48,10 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
-@pytest.mark.parametrize("page", [ROOT / "layers", ROOT / "functions", ROOT / "src" / "shiplap_cdk"], ids=name)
+@pytest.mark.parametrize("page", [ROOT / "layers", ROOT / "functions", ROOT / "src"], ids=name)
 def test_pages_that_the_code_names_are_there(page: Path) -> None:
     for module in sorted(page.rglob("*.py")):
-        for named in re.findall(r"docs/[\w-]+\.(?:md|yaml)(?:#[\w-]+)?", module.read_text()):
+        for named in re.findall(r"docs/[\w/-]+\.(?:md|yaml)(?:#[\w-]+)?", module.read_text()):
             path, _, anchor = named.partition("#")
             assert (ROOT / path).exists(), f"{module}: {named}"
             assert not anchor or anchor in anchors(ROOT / path), f"{module}: {named}"
@@ -64,7 +65,7 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
     assert [path for path in named if not any((folder / path).exists() for folder in folders)] == []
 
 
-@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"], ids=name)
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ARCHITECTURE], ids=name)
 def test_every_folder_that_is_named_exists(page: Path) -> None:
     named = re.findall(r"`([a-z_.]+(?:/[\w.-]+)+/?)`", page.read_text())
     paths = [path for path in named if not path.startswith("karpenter.")]
@@ -72,14 +73,21 @@ def test_every_folder_that_is_named_exists(page: Path) -> None:
     assert [path for path in paths if not (ROOT / path).exists() and not (LIBRARY / path).exists()] == []
 
 
+def test_the_index_leads_to_every_page() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    folders = ("tutorial", "how-to", "reference", "explanation", "developers")
+    pages = sorted(page for folder in folders for page in (ROOT / "docs" / folder).glob("*.md"))
+    assert [name(page) for page in pages if f"]({page.relative_to(ROOT / 'docs')})" not in index] == []
+
+
 def test_every_decision_record_is_in_the_architecture_page() -> None:
-    architecture = (ROOT / "docs" / "architecture.md").read_text()
+    architecture = ARCHITECTURE.read_text()
     records = sorted(page.name for page in (ROOT / "docs" / "decisions").iterdir())
-    assert [record for record in records if f"](decisions/{record})" not in architecture] == []
+    assert [record for record in records if f"](../decisions/{record})" not in architecture] == []
 
 
 def test_every_policy_has_a_stage_and_is_off_until_it_is_beta() -> None:
-    page = (ROOT / "docs" / "features.md").read_text()
+    page = (ROOT / "docs" / "reference" / "features.md").read_text()
     nothing = ClusterSettings(name="blue", region="eu-west-1")
     for entry in POLICIES:
         row = re.search(rf"^\| \[{entry.name.replace('_', ' ')}\].*$", page, re.MULTILINE)
@@ -91,9 +99,9 @@ def test_every_policy_has_a_stage_and_is_off_until_it_is_beta() -> None:
 
 def test_words_of_our_own_are_linked_where_the_readme_first_uses_them() -> None:
     text = (ROOT / "README.md").read_text()
-    readme = re.sub(r"docs/\w+\.md|^#.*$", "", _CODE.sub("", _FENCE.sub("", text)), flags=re.MULTILINE)
+    readme = re.sub(r"docs/[\w/-]+\.md|^#.*$", "", _CODE.sub("", _FENCE.sub("", text)), flags=re.MULTILINE)
     readme = readme.replace("free tier", "")  # AWS's
-    words = re.findall(r"^## (.*)$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    words = re.findall(r"^## (.*)$", (ROOT / "docs" / "reference" / "glossary.md").read_text(), re.MULTILINE)
     linked = []
     for word in sorted(words, key=len, reverse=True):
         link = rf"\[{word}s?\]\(#{word.lower().replace(' ', '-')}\)"
@@ -165,7 +173,8 @@ def test_commands_are_found_on_pages() -> None:
 def test_figures_of_the_readme_are_those_of_the_pages(in_readme: str, page: str, on_page: str) -> None:
     """As far as the README rounds them."""
     short = re.search(in_readme, (ROOT / "README.md").read_text())
-    whole = re.search(on_page, (ROOT / "docs" / page).read_text())
+    (where,) = (ROOT / "docs").rglob(page)
+    whole = re.search(on_page, where.read_text())
     assert short
     assert whole
     digits = len(short[1].partition(".")[2])

@@ -32,7 +32,7 @@ def refusal(code: str) -> ClientError:
         (AwsError("no AWS credentials are configured", code="NoCredentials"), "AWS_PROFILE"),
         (caused(refusal("ExpiredToken")), "have expired"),
         (caused(refusal("UnrecognizedClientException")), "does not know these credentials"),
-        (caused(refusal("AccessDeniedException")), "docs/security.md"),
+        (caused(refusal("AccessDeniedException")), "docs/explanation/security.md"),
         (caused(refusal("ResourceNotFoundException")), "not in this account and region"),
         (caused(EndpointConnectionError(endpoint_url="https://x.invalid")), "was not reached"),
         (caused(NoRegionError()), "set AWS_REGION"),

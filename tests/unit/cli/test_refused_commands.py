@@ -222,7 +222,7 @@ def test_settings_that_are_wrong_say_where(
         ("uninstall --grace-minutes -1", "greater than or equal to 0"),
         ("uninstall --finalizers --context here --kubeconfig nowhere", "does not exist"),
         ("doctor --context here", "name it with --cluster"),
-        ("deploy -f nowhere.yaml", "does not exist; docs/fleet.md"),
+        ("deploy -f nowhere.yaml", "does not exist; docs/how-to/fleet.md"),
         ("deploy --from-wave 7", "no install from wave 7"),
         ("deploy --only two", "there is no install two"),
         ("deploy --command '", "--command: is no command line: No closing quotation"),

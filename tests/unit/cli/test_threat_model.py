@@ -1,4 +1,4 @@
-"""The threat model in docs/security.md: every actor is there, and every test that a row names."""
+"""The threat model in docs/explanation/security.md: every actor is there, and every test that a row names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 def rows() -> list[list[str]]:
     """The cells of each row of the table; a row without an actor belongs to the one above."""
-    text = (ROOT / "docs" / "security.md").read_text()
+    text = (ROOT / "docs" / "explanation" / "security.md").read_text()
     table = text.partition("## Threat model")[2].partition("\n## ")[0]
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines() if line[:1] == "|"]
     return cells[2:]

@@ -193,7 +193,7 @@ def test_a_saving_is_a_share_below_all() -> None:
 
 
 def test_what_disruption_does_unless_it_is_told_otherwise() -> None:
-    """docs/disruption.md names these values."""
+    """docs/explanation/disruption.md names these values."""
     assert DisruptionSettings() == DisruptionSettings(
         enabled=True,
         spot_to_spot=True,

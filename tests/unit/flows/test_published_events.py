@@ -1,4 +1,4 @@
-"""Tests the content of each event on the bus: docs/events.md promises these fields to any listener."""
+"""Tests the content of each event on the bus: docs/reference/events.md promises these fields to any listener."""
 
 from __future__ import annotations
 

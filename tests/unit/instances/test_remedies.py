@@ -1,4 +1,4 @@
-"""Tests the remedies for errors of AWS, in texts and in docs/operations.md."""
+"""Tests the remedies for errors of AWS, in texts and in docs/how-to/operations.md."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from shiplap.manifests.files.documents import read_text
 from shiplap.manifests.files.loading import check_documents
 from shiplap.manifests.tiers import expand
 
-PAGE = Path(__file__).parents[3] / "docs" / "manifests.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "manifests.md"
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
 CATALOGUE = {
     "karpenter.k8s.aws/instance-family": ["c7i", "c7i-flex", "m7i-flex"],

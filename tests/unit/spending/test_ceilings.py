@@ -161,7 +161,7 @@ def test_the_worked_example_of_the_page() -> None:
     month = CeilingUse(CeilingScope.CLUSTER, MONTHLY_PERIOD, 100 * DOLLAR, used, "production", CeilingMode.STOP)
     view = SpendingView((month,), 144 * 3600, {"default": 30 * 3600})
     decided = admit(view, [launch("a", 0.1), launch("b", 0.1)])
-    page = (Path(__file__).parents[3] / "docs" / "ceilings.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "ceilings.md").read_text()
     assert list(decided.refused) == ["b"]
     assert decided.refused["b"] in page
 

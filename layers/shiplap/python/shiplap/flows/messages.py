@@ -1,7 +1,7 @@
 """Types the messages that arrive on the queues. Each message is a hint: it names where to look, never what to do.
 
 Two shapes come in. Events are EventBridge envelopes (`detail-type`, `detail`). Timers and sweeps are plain bodies,
-because they are put on a queue directly. `docs/events.md` lists both.
+because they are put on a queue directly. `docs/reference/events.md` lists both.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _OWN_MIB = 90
 _MIB_PER_CLUSTER = 0.5
 _PODS_PER_MIB = 1_400
 """The process needs 75 MiB with a page of a list, each cluster beyond the first its connections and threads, and a pod
-about 0.7 KiB while a snapshot is made (docs/costs.md)."""
+about 0.7 KiB while a snapshot is made (docs/reference/costs.md)."""
 
 ESTABLISHING_S = 3.0
 """Watches begin one cluster after the other, so that not all lists are in memory at once; one that takes longer than so

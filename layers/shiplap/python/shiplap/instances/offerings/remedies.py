@@ -1,7 +1,7 @@
 """Names the remedies that people have for a refusal of AWS that no retry and no other offering ends.
 
 Texts that people see carry the remedy behind AWS's message: claims that failed, pods' events, conditions of an
-EC2NodeClass. docs/operations.md has all remedies as a table.
+EC2NodeClass. docs/how-to/operations.md has all remedies as a table.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ the price of the time in it. `posted_until` is where the next posting begins, an
 the one that was read. So a posting that is lost, doubled or late counts no second twice and leaves none out.
 Between two postings the claims themselves say what has been spent since: see `running_micros`.
 
-Volumes, traffic, load balancers and the control plane are outside of the ledger. See docs/ceilings.md.
+Volumes, traffic, load balancers and the control plane are outside of the ledger. See docs/how-to/ceilings.md.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Savings Plans and Reserved Instances, whose nodes cost less. See docs/commitments.md."""
+"""Savings Plans and Reserved Instances, whose nodes cost less. See docs/how-to/commitments.md."""

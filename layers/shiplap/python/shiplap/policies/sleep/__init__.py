@@ -1,1 +1,1 @@
-"""Sleep: NodePools and namespaces whose nodes leave in given hours. See docs/sleep.md."""
+"""Sleep: NodePools and namespaces whose nodes leave in given hours. See docs/how-to/sleep.md."""

@@ -1,1 +1,1 @@
-"""Spot offerings that are interrupted often are asked for less. See docs/spot-risk.md."""
+"""Spot offerings that are interrupted often are asked for less. See docs/how-to/spot-risk.md."""
