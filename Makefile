@@ -113,15 +113,19 @@ check: setup ## Style, types, layers: the checks of CI beside the tests
 	@$(BIN)/mypy --num-workers 2
 	@$(BIN)/lint-imports
 
-bench: setup ## Benchmarks, as tables; ends with the names of those that miss a bar
-	@missed=; for file in $(filter-out benchmarks/karpenter_comparison.py,$(wildcard benchmarks/*.py)); do \
-	  echo; echo "== $$file"; $(BIN)/python "$$file" || missed="$$missed $$file"; done; \
+SUBJECT ?= *
+# Every module runs but inputs that several share, and what needs Go.
+BENCHMARKS = $(filter-out benchmarks/shared/% benchmarks/karpenter/%,$(wildcard benchmarks/$(SUBJECT)/*.py))
+
+bench: setup ## Benchmarks, as tables; ends with the names of those that miss a bar; SUBJECT=planning runs one folder
+	@missed=; for module in $(subst /,.,$(basename $(BENCHMARKS))); do \
+	  echo; echo "== $$module"; $(BIN)/python -m "$$module" || missed="$$missed $$module"; done; \
 	  [ -z "$$missed" ] || { echo "a bar is missed, or a run failed:$$missed" >&2; exit 1; }
 
 INSTANCES ?= 50
 
 bench-karpenter: setup ## Prices of plans beside Karpenter's own scheduler, compiled from its Go module; INSTANCES=50 SEED=0 LARGE=1
-	@$(BIN)/python benchmarks/karpenter_comparison.py --instances $(INSTANCES) --seed $(SEED) $(if $(LARGE),--large) || [ $$? = 3 ]
+	@$(BIN)/python -m benchmarks.karpenter.karpenter_comparison --instances $(INSTANCES) --seed $(SEED) $(if $(LARGE),--large) || [ $$? = 3 ]
 
 SEEDS ?= 20000
 simulate-long: SCENARIO ?= mixed

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
-from benchmarks.cost import (
+from benchmarks.functions.cost import (
     FREE_METRICS_PER_DASHBOARD,
     KARPENTER,
     REST,

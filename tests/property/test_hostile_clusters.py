@@ -1,6 +1,6 @@
 """Objects as large as an API server stores them: what they cost is bounded by counters, and neighbours are planned.
 
-`benchmarks/adversarial.py` measures time and memory of the same clusters.
+`benchmarks/planning/adversarial.py` measures time and memory of the same clusters.
 """
 
 from __future__ import annotations

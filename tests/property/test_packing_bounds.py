@@ -14,7 +14,7 @@ from tests.thoroughness import draws
 
 pytest.importorskip("highspy", reason="HiGHS, which prices node contents for the benchmark, is not installed")
 
-from packing_bounds import content_bound, resource_bound
+from benchmarks.shared.packing_bounds import content_bound, resource_bound
 
 
 def problem_of(problem: BinPackingProblem) -> ReducedProblem:

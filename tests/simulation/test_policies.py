@@ -1,4 +1,4 @@
-"""Policies of consolidation side by side over a day: the small version of `benchmarks/policies.py`."""
+"""Policies of consolidation side by side over a day: `benchmarks/disruption/consolidation_over_time.py`, made small."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from karpenter_consolidation import SETTINGS, KarpenterModel
 from msgspec.structs import replace
-from policies import DEFAULT, KARPENTER, Figures, missed, play_policy, policies
 
+from benchmarks.disruption.consolidation_over_time import DEFAULT, KARPENTER, Figures, missed, play_policy, policies
+from benchmarks.shared.karpenter_consolidation import SETTINGS, KarpenterModel
 from shiplap.kubernetes.objects import Pod
 from shiplap_lab.scenarios.scenario import load
 from tests.conformance import disruptions

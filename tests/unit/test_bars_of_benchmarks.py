@@ -8,10 +8,9 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 
 pytest.importorskip("highspy", reason="HiGHS, which computes the benchmarks' bounds, is not installed")
 
-import disruption
-import gpu_batches
-import packing_cost
-from packing_cost import Solutions, Solved
+from benchmarks.disruption import consolidation
+from benchmarks.planning import gpu_batches, packing_cost
+from benchmarks.planning.packing_cost import Solutions, Solved
 
 
 @pytest.mark.parametrize(
@@ -27,9 +26,9 @@ def test_batches_with_gpus(gaps: list[float], missed: list[str]) -> None:
 
 
 def test_consolidation_holds_each_bar_at_some_price_of_a_move() -> None:
-    assert disruption.missed_bars([(574.5, 3007), (567.4, 4000)]) == []
-    assert disruption.missed_bars([(560.9, 3248)]) == ["at most 574.5 USD/h after at most 3,007 moves"]
-    assert disruption.missed_bars([(574.6, 3007), (567.4, 4001)]) == [
+    assert consolidation.missed_bars([(574.5, 3007), (567.4, 4000)]) == []
+    assert consolidation.missed_bars([(560.9, 3248)]) == ["at most 574.5 USD/h after at most 3,007 moves"]
+    assert consolidation.missed_bars([(574.6, 3007), (567.4, 4001)]) == [
         "at most 574.5 USD/h after at most 3,007 moves",
         "at most 567.4 USD/h after at most 4,000 moves",
     ]

@@ -8,13 +8,23 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-import karpenter_comparison
 import msgspec
 import pytest
-from karpenter_comparison import Compared, Side, compare_all, missed_bars, ours, summary, theirs
-from launched_nodes import Verdict, judge, launch
-from random_batches import DAEMONS, HOST, NODE_CLASS, REQUIRED, ZONE, Batch, catalogues, drawn, fixed
 
+from benchmarks.karpenter import karpenter_comparison
+from benchmarks.karpenter.karpenter_comparison import Compared, Side, compare_all, missed_bars, ours, summary, theirs
+from benchmarks.karpenter.launched_nodes import Verdict, judge, launch
+from benchmarks.karpenter.random_batches import (
+    DAEMONS,
+    HOST,
+    NODE_CLASS,
+    REQUIRED,
+    ZONE,
+    Batch,
+    catalogues,
+    drawn,
+    fixed,
+)
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.scheduling import planner
 from tests import go_modules

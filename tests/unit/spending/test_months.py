@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from benchmarks import ceilings
-from benchmarks.ceilings import Month, months, table_bytes
+from benchmarks.policies import ceilings
+from benchmarks.policies.ceilings import Month, months, table_bytes
 
 
 @pytest.mark.parametrize("learned", [True, False])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import spot_risk
-from spot_risk import Compared, Figures
+
+from benchmarks.policies import spot_risk
+from benchmarks.policies.spot_risk import Compared, Figures
 
 
 def test_worthless_evidence_that_costs_too_much_misses_the_bar() -> None:
