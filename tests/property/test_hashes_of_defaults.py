@@ -12,8 +12,7 @@ from msgspec import inspect
 
 from shiplap.instances.capacity.kubelet_settings import kubelet_hash
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, NodePool, NodePoolTemplate
-from shiplap.manifests.previous_hashes import first_node_class_hashes, first_pool_hashes
-from shiplap.manifests.template_hash import node_class_hash, pool_hash
+from shiplap.manifests.template_hash import first_node_class_hashes, first_pool_hashes, node_class_hash, pool_hash
 from tests.thoroughness import draws
 
 LAWS = settings(derandomize=True, deadline=None, max_examples=draws(300))

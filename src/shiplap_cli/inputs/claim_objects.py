@@ -13,9 +13,9 @@ from shiplap.kubernetes.quantity import parse_resources
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodeClassReference, RequirementSpec
-from shiplap.manifests.durations import seconds, seconds_or_never
 from shiplap.manifests.files.documents import Document
 from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, NodeClaim, PodReference
+from shiplap.manifests.times import seconds, seconds_or_never
 from shiplap.scheduling.model.claim_nodes import pair
 from shiplap_cli.inputs import object_validation
 from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object

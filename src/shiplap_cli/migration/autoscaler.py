@@ -14,8 +14,8 @@ import msgspec
 
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.quantity import NVIDIA_GPU
-from shiplap.manifests.durations import go_seconds
 from shiplap.manifests.files.documents import Document, read_text
+from shiplap.manifests.times import go_seconds
 from shiplap_cli.migration.migration_findings import FindingCollector, MatchQuality, MigrationFinding
 
 _SOURCE = "cluster-autoscaler"

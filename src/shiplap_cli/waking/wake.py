@@ -9,7 +9,7 @@ import typer
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.kubernetes.timestamps import epoch, rfc3339
-from shiplap.manifests.durations import go_seconds
+from shiplap.manifests.times import go_seconds
 from shiplap.policies.sleep.sleep_state import is_any_open
 from shiplap.settings import ClusterSettings
 from shiplap_cli.hints import with_hint

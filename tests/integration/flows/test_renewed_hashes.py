@@ -10,13 +10,15 @@ import pytest
 from shiplap.errors import ConditionFailed
 from shiplap.flows.disrupt.renew_hashes import MOST_WRITES
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap.manifests.previous_hashes import FIRST_VERSION, first_node_class_hashes, first_pool_hashes
 from shiplap.manifests.template_hash import (
+    FIRST_VERSION,
     HASH_VERSION,
     NODE_CLASS_HASH,
     NODE_CLASS_HASH_VERSION,
     POOL_HASH,
     POOL_HASH_VERSION,
+    first_node_class_hashes,
+    first_pool_hashes,
 )
 from tests.integration.flows.disrupted import Disrupted
 from tests.integration.flows.stage import Stage

@@ -7,8 +7,8 @@ import pytest
 from shiplap.disruption.drift import class_hashes_of, has_first_hash, pool_hashes_of, renewed_hashes
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
-from shiplap.manifests.previous_hashes import FIRST_VERSION
 from shiplap.manifests.template_hash import (
+    FIRST_VERSION,
     HASH_VERSION,
     NODE_CLASS_HASH,
     NODE_CLASS_HASH_VERSION,

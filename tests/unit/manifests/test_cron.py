@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from shiplap.manifests.cron import parse_cron
+from shiplap.manifests.times import parse_cron
 
 
 def test_five_fields() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shiplap.manifests.durations import budget_seconds, go_seconds, seconds, seconds_or_never
+from shiplap.manifests.times import budget_seconds, go_seconds, seconds, seconds_or_never
 
 
 @pytest.mark.parametrize(

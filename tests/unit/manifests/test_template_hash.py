@@ -8,8 +8,13 @@ import msgspec
 import pytest
 
 from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
-from shiplap.manifests.previous_hashes import first_node_class_hashes, first_pool_hashes
-from shiplap.manifests.template_hash import differ, node_class_hash, pool_hash
+from shiplap.manifests.template_hash import (
+    differ,
+    first_node_class_hashes,
+    first_pool_hashes,
+    node_class_hash,
+    pool_hash,
+)
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
 
 CLAIM = "spec.template.spec"

@@ -263,7 +263,7 @@ PLAY = """
 from pathlib import Path
 from tools.mutation.covered_lines import PRODUCT
 from tools.mutation.mutant_runs import ChangedModule, run_tests
-path = "shiplap/manifests/durations.py"
+path = "shiplap/manifests/times.py"
 source = (PRODUCT / path).read_text()
 test = ["tests/unit/manifests/test_durations.py"]
 for changed, limit_s in ((source, 120), (BROKEN, 120), (FAILING, 120), (source, 0)):
@@ -298,7 +298,7 @@ from tools.mutation.code_mutants import mutants_of
 from tools.mutation.covered_lines import PRODUCT, CoveredTest
 from tools.mutation.mutant_verdicts import VerdictStore
 forked_judges.LOGS = Path(FOLDER)
-path = "shiplap/manifests/durations.py"
+path = "shiplap/manifests/times.py"
 mutants = mutants_of(path, (PRODUCT / path).read_text())
 test = CoveredTest("tests/unit/manifests/test_durations.py::test_never", 0.1, {})
 trials = [forked_judges.Trial(mutant, (test,)) for mutant in mutants]
@@ -343,4 +343,4 @@ def test_the_lines_of_each_test_are_recorded(tmp_path: Path) -> None:
     recorded = read(tmp_path, ROOT / "layers/shiplap/python")
     assert recorded
     assert all(test.test.startswith(f"{tests}::") for test in recorded)
-    assert any("shiplap/manifests/durations.py" in test.lines for test in recorded)
+    assert any("shiplap/manifests/times.py" in test.lines for test in recorded)

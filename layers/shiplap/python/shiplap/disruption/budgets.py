@@ -13,10 +13,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from shiplap.disruption.commands import Reason
-from shiplap.manifests.cron import Cron, parse_cron
 from shiplap.manifests.custom_resources import Budget, NodePool
-from shiplap.manifests.durations import budget_seconds
 from shiplap.manifests.shiplap_annotations import DISRUPTION_TIME_ZONE, zone_named
+from shiplap.manifests.times import Cron, budget_seconds, parse_cron
 
 UNLIMITED = 1 << 31
 

@@ -15,14 +15,15 @@ from shiplap.disruption.current_prices import PoolMarket
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
-from shiplap.manifests.previous_hashes import FIRST_VERSION, first_pool_hashes
 from shiplap.manifests.template_hash import (
+    FIRST_VERSION,
     HASH_VERSION,
     NODE_CLASS_HASH,
     NODE_CLASS_HASH_VERSION,
     POOL_HASH,
     POOL_HASH_VERSION,
     differ,
+    first_pool_hashes,
     pool_hash,
 )
 from shiplap.manifests.tiers import Tier, expand

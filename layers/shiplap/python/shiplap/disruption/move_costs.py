@@ -14,9 +14,9 @@ from shiplap.disruption.candidates import Candidate
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.durations import seconds_or_never
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.shiplap_annotations import MOVE_COST, node_pool_problem
+from shiplap.manifests.times import seconds_or_never
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 
 _HOUR_S = 3600.0

@@ -25,9 +25,9 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.durations import go_seconds, seconds_or_never
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.manifests.shiplap_annotations import DISRUPTION_TIME_ZONE
+from shiplap.manifests.times import go_seconds, seconds_or_never
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog
 from shiplap.scheduling.supply.existing_nodes import STARTING_S
 from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S

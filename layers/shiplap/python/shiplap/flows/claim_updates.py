@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from shiplap.flows import claim_events
 from shiplap.flows.context import FlowContext
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.durations import seconds
 from shiplap.manifests.nodeclaim import FINAL, ClaimState, NodeClaim
+from shiplap.manifests.times import seconds
 from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings
 

@@ -1,7 +1,7 @@
 """The manifests users write, typed: NodePool, EC2NodeClass, NodeOverlay and CapacityBuffer.
 
 Field names are upstream's in snake_case (camelCase on the wire). Durations stay text here and are parsed by
-`durations`; quantities stay text and are parsed by `kubernetes.quantity`. Unknown fields are refused on decoding.
+`times`; quantities stay text and are parsed by `kubernetes.quantity`. Unknown fields are refused on decoding.
 `demands` repeats what the CRDs demand of single fields, so that a manifest is refused here where it would be there.
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -15,18 +15,19 @@ from shiplap.manifests.custom_resources import (
     BlockDevice,
     EC2NodeClass,
     EC2NodeClassSpec,
+    MetadataOptions,
     NodeClaimTemplateSpec,
     NodePool,
     NodePoolTemplate,
 )
-from shiplap.manifests.durations import seconds_or_never
+from shiplap.manifests.times import seconds_or_never
 
 POOL_HASH = "karpenter.sh/nodepool-hash"
 POOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
 NODE_CLASS_HASH = "karpenter.k8s.aws/ec2nodeclass-hash"
 NODE_CLASS_HASH_VERSION = "karpenter.k8s.aws/ec2nodeclass-hash-version"
 HASH_VERSION = "shiplap-2"
-"""Changes with what the hashes cover or how, and with every default; `first_hashes` reads the version before."""
+"""Changes with what the hashes cover or how, and with every default; FIRST_VERSION is the one before."""
 
 _SELECTORS = frozenset(
     {
@@ -136,3 +137,66 @@ def _field(of: msgspec.Struct, field: msgspec.structs.FieldInfo) -> Any:
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]
+
+
+FIRST_VERSION = "shiplap-1"
+"""Claims made before shiplap-2 carry hashes of it until they are given new ones. They distinguished an omitted default
+from the same default written out, so one manifest has several. All from here on can go with the last such node."""
+
+_FIRST_LEFT_OUT = frozenset(
+    {
+        "subnetSelectorTerms",
+        "securityGroupSelectorTerms",
+        "amiSelectorTerms",
+        "capacityReservationSelectorTerms",
+        "placementGroupSelector",
+        "amiFamily",
+        "ipPrefixCount",
+    }
+)
+_ABSENT: tuple[Any, ...] = ({}, [], "", None)
+_ZERO: tuple[Any, ...] = (*_ABSENT, False)
+
+
+def first_pool_hashes(pool: NodePool) -> frozenset[str]:
+    """The hashes that claims of a NodePool may carry, whichever of its defaults were written out then."""
+    template = msgspec.to_builtins(pool.spec.template)
+    template["spec"].pop("requirements", None)
+    defaults = {"expireAfter": _default_of(NodeClaimTemplateSpec, "expire_after")}
+    return frozenset(
+        _digest(_first_plain({**template, "spec": spec}, _ZERO)) for spec in _spellings(template["spec"], defaults)
+    )
+
+
+def first_node_class_hashes(node_class: EC2NodeClass, family: str) -> frozenset[str]:
+    """The hashes that claims of an EC2NodeClass of an AMI family may carry."""
+    spec = msgspec.to_builtins(node_class.spec)
+    kept = {key: value for key, value in spec.items() if key not in _FIRST_LEFT_OUT}
+    if node_class.spec.connection_tracking is not None:  # was text then
+        kept["connectionTracking"] = {name: f"{value}s" for name, value in kept["connectionTracking"].items()}
+    defaults = {
+        field.encode_name: field.default for field in fields_of(MetadataOptions) if isinstance(field.default, str)
+    }
+    options = _spellings(kept.get("metadataOptions", {}), defaults)
+    return frozenset(_digest([_first_plain({**kept, "metadataOptions": said}, _ABSENT), family]) for said in options)
+
+
+def _default_of(kind: type[msgspec.Struct], name: str) -> Any:
+    return next(field.default for field in fields_of(kind) if field.name == name)
+
+
+def _spellings(written: dict[str, Any], defaults: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A mapping as it is, without the defaults that it spells out, and with all of them."""
+    yield written
+    yield {key: value for key, value in written.items() if defaults.get(key) != value}
+    yield {**defaults, **written}
+
+
+def _first_plain(value: Any, absent: tuple[Any, ...]) -> Any:
+    if isinstance(value, dict):
+        kept = {key: _first_plain(entry, absent) for key, entry in value.items()}
+        return {key: entry for key, entry in kept.items() if entry not in absent}
+    if isinstance(value, (list, tuple)):
+        plain = (_first_plain(entry, absent) for entry in value)
+        return sorted(plain, key=lambda entry: msgspec.json.encode(entry, order="sorted"))
+    return value

@@ -6,8 +6,7 @@ import msgspec
 
 from shiplap.errors import InvalidInput
 from shiplap.manifests.custom_resources import BlockDevice, BlockDeviceMapping, EC2NodeClass
-from shiplap.manifests.previous_hashes import first_node_class_hashes
-from shiplap.manifests.template_hash import node_class_hash
+from shiplap.manifests.template_hash import first_node_class_hashes, node_class_hash
 
 
 class AmiFamily(msgspec.Struct, frozen=True):

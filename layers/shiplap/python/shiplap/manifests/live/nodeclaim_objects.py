@@ -27,9 +27,9 @@ from shiplap.kubernetes.objects import Node, RawObject
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.kubernetes.timestamps import epoch, rfc3339
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.durations import seconds, seconds_or_never
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.template_hash import NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, POOL_HASH, POOL_HASH_VERSION
+from shiplap.manifests.times import seconds, seconds_or_never
 
 INSTALL_LABEL = "shiplap.dev/install"
 """By this label, with the name of the install, an install knows the objects that it has made."""

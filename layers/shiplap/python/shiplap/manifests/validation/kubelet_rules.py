@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY
-from shiplap.manifests import durations, expressions
+from shiplap.manifests import expressions, times
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.decoding import Path, Problem, decode
 from shiplap.manifests.validation.ami_rules import CUSTOM, ami_family
@@ -179,7 +179,7 @@ def _durations(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
             value: Any = kubelet
             for step in path:
                 value = value[step]
-            yield from attempt(durations.go_seconds, value, (*_KUBELET, *path))
+            yield from attempt(times.go_seconds, value, (*_KUBELET, *path))
 
 
 def _numbers(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
@@ -232,7 +232,7 @@ def _evictions(kubelet: Mapping[str, Any]) -> Iterator[Problem]:
     for signal, text in grace.items():
         path = (*_KUBELET, "evictionSoftGracePeriod", signal)
         yield from _signal(signal, path)
-        yield from attempt(durations.go_seconds, text, path)
+        yield from attempt(times.go_seconds, text, path)
         if text.startswith("-"):
             yield path, f"must not be negative, is {text!r}"
         if signal not in soft:

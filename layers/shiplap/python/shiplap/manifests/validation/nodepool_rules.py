@@ -15,7 +15,7 @@ from typing import Any
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_key_problem, label_value_problem, subdomain_problem
 from shiplap.kubernetes.objects import Taint
-from shiplap.manifests import cron, shiplap_annotations, tiers
+from shiplap.manifests import shiplap_annotations, tiers, times
 from shiplap.manifests.custom_resources import LABEL_KEY, NodePool
 from shiplap.manifests.decoding import Path, Problem
 from shiplap.manifests.validation import requirement_rules
@@ -189,7 +189,7 @@ def _node_class_reference(pool: NodePool) -> Iterator[Problem]:
 def _budgets(pool: NodePool) -> Iterator[Problem]:
     for number, budget in enumerate(pool.spec.disruption.budgets):
         if budget.schedule is not None:
-            yield from attempt(cron.parse_cron, budget.schedule, (*_DISRUPTION, "budgets", number, "schedule"))
+            yield from attempt(times.parse_cron, budget.schedule, (*_DISRUPTION, "budgets", number, "schedule"))
 
 
 _RULES: tuple[Callable[[NodePool], Iterator[Problem]], ...] = (

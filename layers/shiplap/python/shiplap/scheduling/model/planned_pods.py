@@ -15,7 +15,7 @@ from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, never
 from shiplap.kubernetes.taints import DISRUPTED, untolerated
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.claim_rules import ClaimRule, is_claimed
-from shiplap.manifests.durations import go_seconds
+from shiplap.manifests.times import go_seconds
 from shiplap.scheduling.model.snapshot import ClusterView
 
 _AUTOSCALER = "cluster-autoscaler"

@@ -47,7 +47,7 @@ class NodeClassCatalog(msgspec.Struct, frozen=True):
     """The instance types one EC2NodeClass can launch, sorted by name; empty with `not_ready` when it cannot launch.
 
     `spec_hash` and `selection` are what its nodes are made with, empty and None where that is not known; `first_hashes`
-    are the digests that claims of an older version may carry instead (`manifests.previous_hashes`).
+    are the digests that claims of an older version may carry instead (`manifests.template_hash`).
     """
 
     node_class: str

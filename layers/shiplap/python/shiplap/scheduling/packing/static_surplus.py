@@ -12,7 +12,7 @@ import msgspec
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.durations import seconds_or_never
+from shiplap.manifests.times import seconds_or_never
 from shiplap.scheduling.model.claim_nodes import is_initialized, reports_ready
 from shiplap.scheduling.model.planned_pods import do_not_disrupt, owner_kind
 from shiplap.scheduling.model.protected_pods import PdbLimits, first_protection
