@@ -58,9 +58,9 @@ class Case:
 
     def problem(self) -> BinPackingProblem:
         """All pods as if zones and spreading did not matter, at most one anti-affine pod per node."""
-        lane = compile_snapshot(self.snapshot()).templates[0]
-        table = lane.table
-        offered = table.offered(lane.requirements, lane.given)
+        template = compile_snapshot(self.snapshot()).templates[0]
+        table = template.table
+        offered = table.offered(template.requirements, template.given)
         price = np.where(offered.suits, offered.price, np.inf)[table.row_type]
         counts = Counter((pod.cpu_m, pod.memory_mi, pod.kind == "x") for pod in self.drawn)
         keys = sorted(counts)
@@ -69,7 +69,7 @@ class Case:
         return BinPackingProblem(
             sizes=sizes,
             counts=np.array([counts[key] for key in keys], np.int64),
-            net=lane.net[:, :3],
+            net=template.net[:, :3],
             price=price,
             suits=np.ones((len(keys), len(price)), np.bool_),
             caps=np.ones(1, np.int64) if alone.any() else np.zeros(0, np.int64),

@@ -15,7 +15,7 @@ from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import BOTH, SMALL, Verdict, disrupted, large, pod, pool, small, standing
 from tests.thoroughness import draws
 
-CLOSED = ({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"},)
+CORDONED = ({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"},)
 
 PLAIN = fake_type("plain", cpu="4", memory="8Gi", pods="20", price=1.0)
 ROOMY = fake_type("roomy", cpu="4", memory="32Gi", pods="20", price=1.3)
@@ -96,15 +96,15 @@ def test_nodes_that_go_before_anything_is_compiled_take_no_pods() -> None:
     assert verdict.removed == {"empty"}
 
 
-def test_no_pod_moves_to_a_node_that_is_closed() -> None:
+def test_no_pod_moves_to_a_node_that_is_cordoned() -> None:
     """Not even one that tolerates everything: it would have to move again."""
     full = pod("p", "a", cpu="3", tolerations=[{"operator": "Exists"}])
     assert disrupted(small("a"), large("b", claimed=False), pods=[full], types=BOTH).removed == {"a"}
-    assert disrupted(small("a"), large("b", claimed=False, taints=CLOSED), pods=[full], types=BOTH).removed == set()
+    assert disrupted(small("a"), large("b", claimed=False, taints=CORDONED), pods=[full], types=BOTH).removed == set()
 
 
-@pytest.mark.parametrize(("taints", "asked"), [((), 1), (CLOSED, 0)], ids=["open", "closed"])
-def test_room_on_a_closed_node_makes_no_removal_seem_worth_planning(
+@pytest.mark.parametrize(("taints", "asked"), [((), 1), (CORDONED, 0)], ids=["open", "cordoned"])
+def test_room_on_a_cordoned_node_makes_no_removal_seem_worth_planning(
     monkeypatch: pytest.MonkeyPatch, taints: Any, asked: int
 ) -> None:
     """Its claim is gone, the Node is still there. Without its room, new ones are sure to cost what the old one does."""

@@ -104,12 +104,12 @@ def test_a_node_that_is_cordoned(live: LiveInstall) -> None:
     assert now["pods"] == []
 
 
-def test_a_node_that_is_closed(live: LiveInstall) -> None:
+def test_a_node_that_is_cordoned_by_a_disruption(live: LiveInstall) -> None:
     join(live, running=False)
     claimed(live)
     taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
     live.http.api.patch("nodes", NODE, {"spec": {"taints": [taint]}})
-    assert told(live)["standing"].endswith("is there; it is closed to new pods, as it is about to go")
+    assert told(live)["standing"].endswith("is there; it is cordoned, as it is about to go")
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_disruption() -> None:
     assert says("disruption", "at least 15 seconds ago")
     assert decision_memory.SECOND_LOOK_S == 15
     assert says("disruption", "five seconds after nodes without replacements were closed")
-    assert disruption_round.CLOSED_S == 5
+    assert disruption_round.CORDONED_S == 5
     assert says("disruption", "is not initialized within 15 minutes")
     assert progress.READY_S == 15 * MINUTE_S
     assert says("disruption", "twice as long each time within a day, at most four hours")

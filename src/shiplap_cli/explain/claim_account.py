@@ -24,7 +24,7 @@ _CHEAPER = 3
 
 
 class ClaimAccount(Printed, frozen=True):
-    """The reasons for one claim, each a sentence. `skipped` are better lanes, `cheaper` types that would cost less."""
+    """The reasons for one claim, each a sentence. `skipped` are better templates, `cheaper` types that cost less."""
 
     pool: str
     skipped: tuple[str, ...]
@@ -38,38 +38,38 @@ class ClaimAccounts:
 
     def __init__(self, compiled: CompiledSnapshot) -> None:
         self._compiled = compiled
-        self._lanes = {(lane.pool.metadata.name, lane.tier.index): lane for lane in compiled.templates}
-        self._tables = {lane.pool.metadata.name: lane.table for lane in compiled.templates}
+        self._templates = {(item.pool.metadata.name, item.tier.index): item for item in compiled.templates}
+        self._tables = {template.pool.metadata.name: template.table for template in compiled.templates}
         self._class_of = {
             pod.key: pod_class for pod_class in (*compiled.classes, *compiled.virtual) for pod in pod_class.members
         }
 
     def of(self, claim: PlannedClaim) -> ClaimAccount:
         """The account of a claim of the plan made of this world."""
-        lane = self._lanes.get((claim.node_pool, claim.tier))
-        if lane is None:
+        template = self._templates.get((claim.node_pool, claim.tier))
+        if template is None:
             return _account_of_static_claim(claim, self._tables.get(claim.node_pool))
-        table = lane.table
-        wanted = self._wanted(lane, claim)
-        prices = lane.prices_of_rows(wanted)
+        table = template.table
+        wanted = self._wanted(template, claim)
+        prices = template.prices_of_rows(wanted)
         load = self._load((*claim.pods, *claim.virtual_pods))
-        careful = table.careful_rows & ~_rows_of_types(lane, claim.relies_on_estimate)
-        usable = careful | (table.row_estimate & _rows_of_types(lane, claim.relies_on_estimate))
-        rows = np.flatnonzero(usable & lane.rows_of_variants(Requirements.of(claim.requirements)))
-        holds = (lane.net[rows] >= load).all(axis=1)
-        suits = table.offered(wanted, lane.given).suits[table.row_type[rows]]
+        careful = table.careful_rows & ~_rows_of_types(template, claim.relies_on_estimate)
+        usable = careful | (table.row_estimate & _rows_of_types(template, claim.relies_on_estimate))
+        rows = np.flatnonzero(usable & template.rows_of_variants(Requirements.of(claim.requirements)))
+        holds = (template.net[rows] >= load).all(axis=1)
+        suits = table.offered(wanted, template.given).suits[table.row_type[rows]]
         return ClaimAccount(
-            pool=_why_pool(lane, claim),
+            pool=_why_pool(template, claim),
             skipped=claim.reasons,
-            types=_why_types(lane, claim, suits, holds, np.isfinite(prices[rows])),
-            price=_why_price(lane, claim, wanted),
-            cheaper=_cheaper(lane, claim, rows, suits, prices[rows], load),
+            types=_why_types(template, claim, suits, holds, np.isfinite(prices[rows])),
+            price=_why_price(template, claim, wanted),
+            cheaper=_cheaper(template, claim, rows, suits, prices[rows], load),
         )
 
-    def _wanted(self, lane: NodeClaimTemplate, claim: PlannedClaim) -> Requirements:
+    def _wanted(self, template: NodeClaimTemplate, claim: PlannedClaim) -> Requirements:
         """The requirements of pool and pods, without those that the list of types was narrowed to afterwards."""
         pods = (*claim.pods, *claim.virtual_pods)
-        own = [entry for entry in lane.requirements.values() if entry.key in _NARROWED]
+        own = [entry for entry in template.requirements.values() if entry.key in _NARROWED]
         asked = [
             entry
             for pod_class in dict.fromkeys(
@@ -91,7 +91,7 @@ class ClaimAccounts:
 
 
 def _account_of_static_claim(claim: PlannedClaim, table: TypeTable | None) -> ClaimAccount:
-    """A claim that keeps a static pool at its replicas: no pod chose its lane."""
+    """A claim that keeps a static pool at its replicas: no pod chose its template."""
     launch = claim.launch
     return ClaimAccount(
         pool=f"pool {claim.node_pool}: {', '.join(claim.reasons) or 'launched for no pod'}",
@@ -102,10 +102,10 @@ def _account_of_static_claim(claim: PlannedClaim, table: TypeTable | None) -> Cl
     )
 
 
-def _why_pool(lane: NodeClaimTemplate, claim: PlannedClaim) -> str:
-    pool = lane.pool.metadata.name
-    weight = f", weight {lane.pool.spec.weight}" if lane.pool.spec.weight else ""
-    tier = f", tier {lane.tier.index} ({lane.tier.text})" if lane.tier.text else ""
+def _why_pool(template: NodeClaimTemplate, claim: PlannedClaim) -> str:
+    pool = template.pool.metadata.name
+    weight = f", weight {template.pool.spec.weight}" if template.pool.spec.weight else ""
+    tier = f", tier {template.tier.index} ({template.tier.text})" if template.tier.text else ""
     if claim.reasons:
         before = f"{len(claim.reasons)} before it could not hold its first pod"
     else:
@@ -113,8 +113,8 @@ def _why_pool(lane: NodeClaimTemplate, claim: PlannedClaim) -> str:
     return f"pool {pool}{weight}{tier}: {before}"
 
 
-def _why_types(lane: NodeClaimTemplate, claim: PlannedClaim, suits: Bools, holds: Bools, buyable: Bools) -> str:
-    total, listed = len(lane.table.names), len(claim.instance_types)
+def _why_types(template: NodeClaimTemplate, claim: PlannedClaim, suits: Bools, holds: Bools, buyable: Bools) -> str:
+    total, listed = len(template.table.names), len(claim.instance_types)
     fits = int((suits & holds).sum())
     sold = int((suits & holds & buyable).sum())
     text = f"of {total} types {int(suits.sum())} meet the requirements, {fits} of them hold the pods"
@@ -125,8 +125,8 @@ def _why_types(lane: NodeClaimTemplate, claim: PlannedClaim, suits: Bools, holds
     return f"{text} ({some(claim.instance_types)})"
 
 
-def _why_price(lane: NodeClaimTemplate, claim: PlannedClaim, wanted: Requirements) -> str:
-    table, launch = lane.table, claim.launch
+def _why_price(template: NodeClaimTemplate, claim: PlannedClaim, wanted: Requirements) -> str:
+    table, launch = template.table, claim.launch
     indices = [table.index[name] for name in claim.instance_types]
     prices: Floats = np.where(table.cells(wanted), table.prices, np.inf)[indices]
     offers = int(np.isfinite(prices).sum())
@@ -142,17 +142,17 @@ def _why_price(lane: NodeClaimTemplate, claim: PlannedClaim, wanted: Requirement
 
 
 def _cheaper(
-    lane: NodeClaimTemplate, claim: PlannedClaim, rows: Ints, suits: Bools, price: Floats, load: Ints
+    template: NodeClaimTemplate, claim: PlannedClaim, rows: Ints, suits: Bools, price: Floats, load: Ints
 ) -> tuple[str, ...]:
     """Types that would cost less but are not on the list, nearest in price first, with what they are short of."""
-    table = lane.table
+    table = template.table
     cheaper = []
     listed = set(claim.instance_types)
     for number in np.argsort(-price, kind="stable").tolist():
         name = table.names[table.row_type[rows[number]]]
         if not suits[number] or name in listed or not price[number] < claim.launch.price:
             continue
-        short = load - lane.net[rows[number]]
+        short = load - template.net[rows[number]]
         parts = [
             f"{table.axis.names[column]} short by {amount(table.axis.names[column], int(short[column]))}"
             for column in np.flatnonzero(short > 0).tolist()
@@ -164,6 +164,6 @@ def _cheaper(
     return tuple(cheaper)
 
 
-def _rows_of_types(lane: NodeClaimTemplate, names: Iterable[str]) -> Bools:
+def _rows_of_types(template: NodeClaimTemplate, names: Iterable[str]) -> Bools:
     known = set(names)
-    return np.array([lane.table.names[index] in known for index in lane.table.row_type.tolist()], np.bool_)
+    return np.array([template.table.names[index] in known for index in template.table.row_type.tolist()], np.bool_)

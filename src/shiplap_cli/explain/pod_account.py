@@ -1,10 +1,11 @@
-"""The full account of one pod: its demands, the verdict of every lane and node, its placement and its neighbours."""
+"""The full account of one pod: its demands, the verdict of each template and node, its placement, its neighbours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+import msgspec
 import numpy as np
 
 from shiplap.errors import InvalidInput
@@ -44,7 +45,7 @@ class PodDemands(Printed, frozen=True):
 class TemplateAccount(Printed, frozen=True):
     """One NodePool tier: `verdict` is `used`, `possible` or the kind of obstacle, `text` the obstacle in numbers."""
 
-    lane: str
+    name: str = msgspec.field(name="lane")
     node_pool: str
     tier: int
     verdict: str
@@ -71,7 +72,7 @@ class PodPlacement(Printed, frozen=True):
 
 
 class PodAccount(Printed, frozen=True):
-    """`state` is placed, unschedulable, ignored, asleep or running; all else is placed before lanes and nodes."""
+    """`state` is placed, unschedulable, ignored, asleep or running; all else is placed before templates and nodes."""
 
     pod: str
     state: str
@@ -79,7 +80,7 @@ class PodAccount(Printed, frozen=True):
     nearest: NearestMiss | None = None
     asked: PodDemands | None = None
     home: PodPlacement | None = None
-    lanes: tuple[TemplateAccount, ...] = ()
+    templates: tuple[TemplateAccount, ...] = msgspec.field(default=(), name="lanes")
     nodes: tuple[NodeSetAccount, ...] = ()
     changes: tuple[ChangeProposal, ...] = ()
 
@@ -203,18 +204,20 @@ def _template_accounts(
     used = next(((c.node_pool, c.tier) for c in decided.node_claims if any(pod.key == key for pod in c.pods)), None)
     result = []
     for verdict in explainer.verdicts(pod_class):
-        lane = verdict.template
-        pool, tier = lane.pool.metadata.name, lane.tier.index
+        template = verdict.template
+        pool, tier = template.pool.metadata.name, template.tier.index
         if (pool, tier) == used:
-            result.append(TemplateAccount(lane.name, pool, tier, "used"))
+            result.append(TemplateAccount(template.name, pool, tier, "used"))
         elif not verdict.kind:
-            result.append(TemplateAccount(lane.name, pool, tier, "possible", "could hold such a pod too"))
+            result.append(TemplateAccount(template.name, pool, tier, "possible", "could hold such a pod too"))
         else:
             miss = verdict.miss
             text = (
                 f"{verdict.text}; {miss.text}" if miss is not None and miss.text not in verdict.text else verdict.text
             )
-            result.append(TemplateAccount(lane.name, pool, tier, verdict.kind, text, miss.nearest if miss else None))
+            result.append(
+                TemplateAccount(template.name, pool, tier, verdict.kind, text, miss.nearest if miss else None)
+            )
     return tuple(result)
 
 

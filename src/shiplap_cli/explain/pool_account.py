@@ -45,7 +45,7 @@ class UnplacedPodAccount(Printed, frozen=True):
 
 
 class PoolAccount(Printed, frozen=True):
-    """`left` is what the limits leave before this plan; `passed_over` why claims went to other lanes instead."""
+    """`left` is what the limits leave before this plan; `passed_over` why claims went to other templates instead."""
 
     pool: str
     node_class: str
@@ -77,7 +77,7 @@ def pool_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
     node_class = pool.spec.template.spec.node_class_ref.name
     money = Money(snapshot)
     own = [node for node in snapshot.view.nodes if node.metadata.labels.get(labels.NODE_POOL) == label_value_of(name)]
-    lanes = [lane for lane in compile_snapshot(snapshot).templates if lane.pool.metadata.name == name]
+    templates = [item for item in compile_snapshot(snapshot).templates if item.pool.metadata.name == name]
     claims = [claim for claim in decided.node_claims if claim.node_pool == name]
     passed = {reason for claim in decided.node_claims for reason in claim.reasons if f"pool {name}" in reason}
     return PoolAccount(
@@ -88,8 +88,8 @@ def pool_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
         nodes=len(own),
         hourly=money.of_nodes(own).hourly,
         estimated=money.of_nodes(own).estimated,
-        left=_limits_left(lanes[0].limits) if lanes else {},
-        tiers=tuple(TierAccount(lane.tier.index, len(set(lane.table.row_type)), lane.blocked) for lane in lanes),
+        left=_limits_left(templates[0].limits) if templates else {},
+        tiers=tuple(TierAccount(item.tier.index, len(set(item.table.row_type)), item.blocked) for item in templates),
         launches=dict(sorted(Counter(claim.launch.instance_type for claim in claims).items())),
         launched_hourly=money.of_launches(claims).hourly,
         launched_estimated=money.of_launches(claims).estimated,
@@ -116,9 +116,9 @@ def _unplaced_pods(snapshot: Snapshot, decided: Plan, name: str) -> list[Unplace
             (" and ".join(proposal.changes) for proposal in account.changes if f"pool {name}" in proposal.place), ""
         )
         accounts += [
-            UnplacedPodAccount(key, lane.tier, lane.verdict, lane.text, change)
-            for lane in account.lanes
-            if lane.node_pool == name
+            UnplacedPodAccount(key, item.tier, item.verdict, item.text, change)
+            for item in account.templates
+            if item.node_pool == name
         ]
     return accounts
 

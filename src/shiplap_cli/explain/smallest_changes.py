@@ -1,8 +1,9 @@
 """The smallest change that would give a pod a place, found by trying: every proposal has been planned.
 
-For each lane the obstacle it names is removed from a copy of the snapshot and the decision made again, until the pod
-has a place or the lane names nothing that can be changed. What worked is then weakened: parts without which the pod has
-a place as well are left out, and amounts are changed by no more than it takes, in the unit a person would write.
+For each template the obstacle it names is removed from a copy of the snapshot and the decision made again, until the
+pod has a place or the template names nothing that can be changed. What worked is then weakened: parts without which
+the pod has a place as well are left out, and amounts are changed by no more than it takes, in the unit a person would
+write.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ from shiplap.scheduling.supply.open_claims import RefusalKind
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _MOST_CHANGES = 6
-"""Obstacles removed on the way to one lane; a lane farther off is no suggestion."""
+"""Obstacles removed on the way to one template; a template farther off is no suggestion."""
 
 _MOST_TEMPLATES = 6
-"""Lanes tried, nearest first: each costs a few decisions."""
+"""Templates tried, nearest first: each costs a few decisions."""
 
 _MOST_TRIES = 60
 """Decisions spent on weakening one proposal; those that work by then are as weak as was found."""
@@ -160,13 +161,13 @@ def change_proposals(
     return tuple(sorted(distinct.values(), key=lambda p: (len(p.changes), p.size, p.changes))[:most])
 
 
-def _search(first: _Attempt, subject: _SubjectPod, lane: str) -> ChangeProposal | None:
-    """Remove what one lane names, step by step."""
+def _search(first: _Attempt, subject: _SubjectPod, name: str) -> ChangeProposal | None:
+    """Remove what one template names, step by step."""
     outcome: _Attempt | None = first
     steps: list[_Change] = []
     while outcome is not None and outcome.left_out and len(steps) < _MOST_CHANGES:
         verdicts = Explainer(outcome.compiled, outcome.packing).verdicts(outcome.pod_class)
-        verdict = next((verdict for verdict in verdicts if verdict.template.name == lane), None)
+        verdict = next((verdict for verdict in verdicts if verdict.template.name == name), None)
         step = _change_for(outcome.snapshot, subject, outcome.pod_class, verdict) if verdict is not None else None
         if step is None:
             return None
@@ -264,7 +265,7 @@ class _Minimizer:
 
 
 def _placement_text(decided: Plan, compiled: CompiledSnapshot, key: str) -> str:
-    tables = {lane.pool.metadata.name: lane.table for lane in compiled.templates}
+    tables = {template.pool.metadata.name: template.table for template in compiled.templates}
     for claim in decided.node_claims:
         if any(entry.key == key for entry in claim.pods):
             launch = claim.launch
@@ -280,17 +281,17 @@ def _placement_text(decided: Plan, compiled: CompiledSnapshot, key: str) -> str:
 def _change_for(
     snapshot: Snapshot, subject: _SubjectPod, pod_class: PodClass, verdict: TemplateVerdict
 ) -> _Change | None:
-    """The change that removes what a lane names; None when it is not for a pod or a NodePool to change."""
-    lane, want = verdict.template, verdict.attempt
+    """The change that removes what a template names; None when it is not for a pod or a NodePool to change."""
+    template, want = verdict.template, verdict.attempt
     if want is None:
         return None
     match verdict.kind:
         case "topology":
             step = _relax_topology(snapshot, subject.key)
         case RefusalKind.TAINT:
-            step = _tolerate(snapshot, subject.key, lane, pod_class)
+            step = _tolerate(snapshot, subject.key, template, pod_class)
         case RefusalKind.REQUIREMENTS:
-            step = _without_labels(snapshot, subject.key, want.term, conflicting(lane, want))
+            step = _without_labels(snapshot, subject.key, want.term, conflicting(template, want))
         case RefusalKind.MIN_VALUES:
             step = _indivisible("minValues", "minValues as BestEffort", _ONE_RULE, _best_effort, snapshot)
         case RefusalKind.BLOCKED:
@@ -304,23 +305,25 @@ def _change_for_shortfall(
     snapshot: Snapshot, subject: _SubjectPod, pod_class: PodClass, verdict: TemplateVerdict, term: Requirements
 ) -> _Change | None:
     """The change that makes up for what the nearest type lacks."""
-    lane, miss = verdict.template, verdict.miss
+    template, miss = verdict.template, verdict.miss
     if miss is not None and miss.sold_out:
-        return _restock(snapshot, lane.pool.spec.template.spec.node_class_ref.name, miss)
+        return _restock(snapshot, template.pool.spec.template.spec.node_class_ref.name, miss)
     if miss is not None and miss.short:
         return (
-            _raise_limit(snapshot, lane, miss) if miss.of_limit else _request_less(snapshot, subject, pod_class, miss)
+            _raise_limit(snapshot, template, miss)
+            if miss.of_limit
+            else _request_less(snapshot, subject, pod_class, miss)
         )
-    asked = unmet_labels(lane, lane.requirements.and_(term.values()))
+    asked = unmet_labels(template, template.requirements.and_(term.values()))
     # A type that would do is not sold in the zone or as the capacity type that the pod asks for.
     asked = asked or [label for label in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) if label in term]
     return _without_labels(snapshot, subject.key, term, [label for label in asked if label in term])
 
 
-def _tolerate(snapshot: Snapshot, key: str, lane: NodeClaimTemplate, pod_class: PodClass) -> _Change:
+def _tolerate(snapshot: Snapshot, key: str, template: NodeClaimTemplate, pod_class: PodClass) -> _Change:
     taints = [
         taint
-        for taint in lane.pool.spec.template.spec.taints
+        for taint in template.pool.spec.template.spec.taints
         if untolerated((taint,), pod_class.tolerations, ignore_preferences=True) is not None
     ]
     added = tuple(Toleration(t.key, "Equal" if t.value else "Exists", t.value, t.effect) for t in taints)
@@ -389,9 +392,9 @@ def _exactly(resource: str, value: int) -> str:
     return format_amount(resource, value)
 
 
-def _raise_limit(snapshot: Snapshot, lane: NodeClaimTemplate, miss: Miss) -> _Change | None:
+def _raise_limit(snapshot: Snapshot, template: NodeClaimTemplate, miss: Miss) -> _Change | None:
     """The NodePool with limits that are just high enough; None if they are not limits of its spec."""
-    pool = lane.pool.metadata.name
+    pool = template.pool.metadata.name
     known = next(p for p in snapshot.manifests.node_pools if p.metadata.name == pool)
     if not known.spec.limits.keys() >= miss.short.keys():
         return None
@@ -439,17 +442,17 @@ def _exactly_above(resource: str, value: int) -> str:
 def _measurements(snapshot: Snapshot, pod_class: PodClass, verdicts: Sequence[TemplateVerdict]) -> Iterator[_Change]:
     """Changes that admit an unmeasured type: a node that measures it, or an overlay that states its memory."""
     for verdict in verdicts:
-        lane, miss = verdict.template, verdict.miss
+        template, miss = verdict.template, verdict.miss
         if miss is None or set(miss.short) != {MEMORY} or miss.of_limit or pod_class.missed:
             continue
-        index = lane.table.index.get(miss.nearest.instance_type)
-        kind = lane.table.types[index] if index is not None else None
+        index = template.table.index.get(miss.nearest.instance_type)
+        kind = template.table.types[index] if index is not None else None
         if index is None or kind is None or kind.verified:
             continue
-        if not probes(lane.pool):
-            yield _probe(snapshot, lane.pool.metadata.name)
-        requirements = lane.requirements.and_(pod_class.terms[0].values())
-        daemons = lane.daemons_of_types((index,), requirements)[0, lane.table.axis.names.index(MEMORY)]
+        if not probes(template.pool):
+            yield _probe(snapshot, template.pool.metadata.name)
+        requirements = template.requirements.and_(pod_class.terms[0].values())
+        daemons = template.daemons_of_types((index,), requirements)[0, template.table.axis.names.index(MEMORY)]
         needed = (
             pod_class.requests.get(MEMORY, 0) + int(daemons) + kind.overhead.get(MEMORY, 0) + huge_pages(kind.capacity)
         )

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Taint
-from shiplap.kubernetes.taints import is_closed
+from shiplap.kubernetes.taints import is_disrupted
 from shiplap.manifests.nodeclaim import FINAL, IN_FLIGHT, LEAVING, NodeClaim
 from shiplap.scheduling.model.claim_nodes import pair
 from shiplap_cli.explain.node_account import NodeAccount, node_account_of
@@ -126,7 +126,7 @@ def _departure(node: Node) -> str:
         return f"; it is being deleted since {node.metadata.deletion_timestamp}"
     if node.spec.unschedulable:
         return "; it is cordoned"
-    return "; it is closed to new pods, as it is about to go" if is_closed(node.spec.taints) else ""
+    return "; it is cordoned, as it is about to go" if is_disrupted(node.spec.taints) else ""
 
 
 def _taint_text(taint: Taint) -> str:

@@ -225,12 +225,11 @@ def account_page(account: PodAccount, price: Price = UNKNOWN_PRICE) -> Renderabl
         parts += [_demands(account), Text()]
     if account.home is not None:
         parts += [_placement(account, price), Text()]
-    if account.lanes:
-        table = titled_table("NodePools", "lane", "verdict", Column("why", overflow="fold"))
-        for lane in account.lanes:
-            table.add_row(
-                lane.lane, Text(lane.verdict, style="green" if lane.verdict == "used" else ""), Text(lane.text)
-            )
+    if account.templates:
+        table = titled_table("NodePools", "template", "verdict", Column("why", overflow="fold"))
+        for item in account.templates:
+            style = "green" if item.verdict == "used" else ""
+            table.add_row(item.name, Text(item.verdict, style=style), Text(item.text))
         parts.append(table)
     if account.nodes:
         columns = (Column("nodes", justify="right"), Column("verdict", overflow="fold"), "for example")

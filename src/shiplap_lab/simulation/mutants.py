@@ -228,7 +228,7 @@ def _stale_state() -> list[Patch]:
 
 
 def _leaves_taints() -> list[Patch]:
-    """Nodes are initialized but keep the taint that closes them to pods."""
+    """Nodes are initialized but keep the taint that cordons them."""
     return [(registration, "open_to_pods", lambda _, node, __: node)]
 
 
@@ -403,7 +403,7 @@ MUTANTS: dict[str, Mutant] = {
     "prefers without bound": Mutant(_prefers_without_bound, ("spot-risk",)),
     "leaves no choice of spot": Mutant(_leaves_no_choice, ("spot-risk",)),
     "ignores disruption budgets": Mutant(_ignores_budgets),
-    "leaves nodes closed": Mutant(_leaves_taints),
+    "leaves nodes cordoned": Mutant(_leaves_taints),
     "tells of no instance": Mutant(_tells_of_no_instance),
     "sets no timers": Mutant(_sets_no_timers, ("undisturbed",)),
     "measures no memory": Mutant(_measures_no_memory, ("undisturbed",)),

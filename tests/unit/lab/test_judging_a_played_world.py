@@ -179,7 +179,7 @@ def test_each_promise_can_be_seen_broken(promise: str, broken: RegionObservation
     ("promise", "observed", "mutant"),
     [
         ("no instance unaccounted for", [world(claims=(replaced(state=ClaimState.GONE),))] * 2, "forgets garbage"),
-        ("all comes to rest", [world(pods=(pod("web-0"), pod("left-0", node="")))] * 2, "leaves nodes closed"),
+        ("all comes to rest", [world(pods=(pod("web-0"), pod("left-0", node="")))] * 2, "leaves nodes cordoned"),
         ("nothing misses twice", [FIRST_MISS, second_miss()], "does not learn"),
     ],
 )

@@ -36,10 +36,10 @@ from shiplap.disruption.rescheduling import Simulator
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of, name_of_label
 from shiplap.kubernetes.objects import Node
-from shiplap.kubernetes.taints import is_closed
+from shiplap.kubernetes.taints import is_disrupted
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.durations import seconds_or_never
+from shiplap.manifests.times import seconds_or_never
 from shiplap.scheduling.model.claim_nodes import is_initialized, reports_ready
 from shiplap.scheduling.model.planned_pods import running
 from shiplap.scheduling.model.protected_pods import pdb_limits_of
@@ -197,7 +197,7 @@ class DisruptionDecider:
         removable = [RemovableNode(item.node, running_on.get(item.name, ())) for item in candidates.values()]
         ordered = in_order_of_removal(pool, removable, self.pdb_limits, self.now)
         going = [candidates[node.metadata.name] for node in ordered[: surplus_in_service(staying, replicas)]]
-        self.simulator.close([item.name for item in going])
+        self.simulator.cordon([item.name for item in going])
         why = f"NodePool {name} has more than {replicas} replicas"
         reason, method = Reason.SCALED_DOWN, Method.SCALE_DOWN
         return [
@@ -464,10 +464,10 @@ class DisruptionDecider:
         return unconsolidatable(candidate, self.market, self.now, self.snapshot.settings.settle_s)
 
     def _unsettled_nodes(self) -> frozenset[str]:
-        """Nodes that must not take moved pods: closed ones, and those not initialised or whose pods have just changed.
+        """Nodes that must not take moved pods: cordoned, not initialised, or with pods that have just changed.
 
-        Hardly a pod tolerates the taint of a closed node, and one that does would have to move again. So room there is
-        no room: counted, it would let replacements seem cheaper than they can be.
+        Hardly a pod tolerates the taint of a cordoned node, and one that does would have to move again. So room there
+        is no room: counted, it would let replacements seem cheaper than they can be.
         """
         snapshot = self.snapshot
         pools = {label_value_of(pool.metadata.name): pool for pool in snapshot.scheduling.manifests.node_pools}
@@ -475,7 +475,7 @@ class DisruptionDecider:
         fresh = set()
         for node in snapshot.scheduling.view.nodes:
             pool = pools.get(node.metadata.labels.get(labels.NODE_POOL, ""))
-            if is_closed(node.spec.taints):
+            if is_disrupted(node.spec.taints):
                 fresh.add(node.metadata.name)
             if pool is None:
                 continue
@@ -515,11 +515,11 @@ class DisruptionDecider:
     def use_budget(self, candidates: Sequence[Candidate]) -> None:
         """Note that these nodes go."""
         self.taken.update(candidate.pool.metadata.name for candidate in candidates)
-        self.simulator.close([candidate.name for candidate in candidates])
+        self.simulator.cordon([candidate.name for candidate in candidates])
 
-    def close(self, nodes: Sequence[str]) -> None:
+    def cordon(self, nodes: Sequence[str]) -> None:
         """Let no moved pod go to these nodes."""
-        self.simulator.close(nodes)
+        self.simulator.cordon(nodes)
 
     def _pool_totals(self) -> dict[str, PoolTotals]:
         """Of the Balanced pools: what all their nodes cost and what disrupting all of them would, candidates or not."""

@@ -51,7 +51,7 @@ def observe_nodes(
         before = remembered.get(name)
         if before is None:
             since = claim.changed_at if claim.state is ClaimState.INITIALIZED else now
-            # A command has begun to move pods onto its replacements, as onto the nodes that `with_moves` is told of.
+            # Pods are already moving to a replacement node: it is like the nodes passed to `with_moves`.
             before = NodeHistory(name, initialized_at=since, moved_in_at=since if claim.is_replacement else 0.0)
         if before.pods != digest:
             before = replace(before, last_pod_event_at=now, pods=digest)

@@ -38,7 +38,7 @@ class DecisionProgress(Protocol):
         """Note that a budget keeps these nodes."""
         ...
 
-    def close(self, nodes: Sequence[str]) -> None:
+    def cordon(self, nodes: Sequence[str]) -> None:
         """Let no moved pod go to these nodes."""
         ...
 

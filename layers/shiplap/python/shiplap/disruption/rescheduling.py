@@ -71,7 +71,7 @@ class Simulator:
         self._moving = view.of_pods(reschedulable_pods)
         self._view, self._protected, self._staying = view, frozenset(protected), names - gone
         self._joined = {claim.name for claim in paired.values()}
-        self._closed: frozenset[str] = frozenset()
+        self._cordoned: frozenset[str] = frozenset()
 
     @cached_property
     def _removals(self) -> Removals:
@@ -97,7 +97,7 @@ class Simulator:
             removals = Removals(settled, self._staying, [claim for claim in coming if claim.name not in self._joined])
         except ValueError as error:
             raise InvalidInput("snapshot", str(error)) from error
-        removals.close(self._closed)
+        removals.cordon(self._cordoned)
         return removals
 
     def without(
@@ -176,11 +176,11 @@ class Simulator:
         """USD per hour, by name, that the room of nodes which may go is worth to the pods of the others."""
         return self._removals.room_values(nodes)
 
-    def close(self, nodes: Collection[str]) -> None:
+    def cordon(self, nodes: Collection[str]) -> None:
         """Let nodes of a command take no pods of later commands."""
-        self._closed |= frozenset(nodes)
+        self._cordoned |= frozenset(nodes)
         if "_removals" in self.__dict__:
-            self._removals.close(nodes)
+            self._removals.cordon(nodes)
 
     def follow(self, relocation: Relocation) -> bool:
         """Let later simulations follow this relocation; returns false where that cannot be computed."""

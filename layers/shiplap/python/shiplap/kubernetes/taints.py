@@ -20,8 +20,8 @@ _EPHEMERAL = (
 )
 
 
-def is_closed(taints: Iterable[Taint]) -> bool:
-    """True if a node with these taints is about to go."""
+def is_disrupted(taints: Iterable[Taint]) -> bool:
+    """True if a node with these taints is cordoned by a disruption: it is about to go."""
     return any((taint.key, taint.effect) == (DISRUPTED.key, DISRUPTED.effect) for taint in taints)
 
 

@@ -77,7 +77,7 @@ class Removals:
         self._base = self._with_coming(compile_snapshot(snapshot, resources))
         self._keeping = anti_affine_pods(snapshot.view, self._base.pods)
         self._existing: ExistingNodes = self._base.nodes
-        self._closed: frozenset[str] = frozenset()
+        self._cordoned: frozenset[str] = frozenset()
         self._least_prices = LeastPrices(self._base.templates)
         self._to_place: dict[str, PodsToPlace] = {}
         self._limited = any(
@@ -99,7 +99,7 @@ class Removals:
 
     def least_hourly(self, removed: Collection[str]) -> float:
         """USD per hour that new nodes cost at least if just these nodes are leaving; 0 where that is not known."""
-        away = self._closed.union(removed)
+        away = self._cordoned.union(removed)
         staying = [place for place, node in enumerate(self._existing.all) if node.name not in away]
         return self._least_prices.of(list(map(self._pods_to_place, removed)), self._existing.free[staying])
 
@@ -111,9 +111,9 @@ class Removals:
             known = self._to_place[node] = self._least_prices.pods_to_place(pod_classes)
         return known
 
-    def close(self, nodes: Collection[str]) -> None:
+    def cordon(self, nodes: Collection[str]) -> None:
         """Let these nodes take no pods in the following answers: they go whatever those say, and no pod comes back."""
-        self._closed |= frozenset(nodes)
+        self._cordoned |= frozenset(nodes)
 
     def can_follow(self, packing: Packing) -> bool:
         """True if the next question can be asked as if this answer had come true: see `follow`."""
@@ -137,7 +137,7 @@ class Removals:
         free = {node.name: left for node, left in zip(self._existing.all, self._existing.free, strict=True)}
         own = np.maximum([free.pop(node.name, np.zeros(len(self._base.axis), np.int64)) for node in nodes], 0)
         loads = np.array([self._moving_load(node.name) for node in nodes])
-        others = [np.maximum(left, 0) for name, left in free.items() if name not in self._closed]
+        others = [np.maximum(left, 0) for name, left in free.items() if name not in self._cordoned]
         net, fresh = self._for_sale()
         if not len(fresh) or not nodes:
             return {}
@@ -208,7 +208,7 @@ class Removals:
         sorted_pods = planned_pods.SortedPods(moved, [], base.pods.bound, {})
         terms = self._terms()
         pod_classes = classes.group(moved, snapshot.missed_pods, None, terms)
-        away = removed | self._closed
+        away = removed | self._cordoned
         staying = [place for place, node in enumerate(self._existing.all) if node.name not in away]
         existing = self._existing.part(np.array(staying, np.int64))
         others = unavailable_nodes(snapshot.view.nodes, existing.all, self._gone | away) if terms.all else []
@@ -230,7 +230,7 @@ class Removals:
     def _limits_without(self, removed: Collection[str]) -> Mapping[str, PoolLimits]:
         """The limits with what removed nodes take given back: they are expected to be replaced.
 
-        Closed ones go by commands of their own and take it until they are gone.
+        Cordoned ones go by commands of their own and take it until they are gone.
         """
         return self._charged(self._base, removed, -1)
 
@@ -253,7 +253,7 @@ class Removals:
         view = self._snapshot.view
         at = rfc3339(self._snapshot.now)
         planned = {id(pod) for pod in moved}
-        away = removed | self._closed
+        away = removed | self._cordoned
         skipped = {id(pod) for name in away for pod in self._returning.get(name, ())} - planned
         compiled = compile_snapshot(
             replace(
@@ -269,7 +269,7 @@ class Removals:
         compiled = self._with_coming(compiled)
         if not self._limited:
             return compiled
-        return replace(compiled, limits=self._charged(compiled, self._closed - removed, 1))
+        return replace(compiled, limits=self._charged(compiled, self._cordoned - removed, 1))
 
     def _with_coming(self, compiled: CompiledSnapshot) -> CompiledSnapshot:
         """The compiled snapshot with the claims that are coming counted against the limits of its pools."""

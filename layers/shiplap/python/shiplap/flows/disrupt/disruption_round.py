@@ -55,8 +55,8 @@ _LOG = logging.getLogger(__name__)
 
 Decide = Callable[[DisruptionSnapshot], Decision]
 
-CLOSED_S = 5.0
-"""How long after nodes were closed their pods are looked at again, in seconds: some may have been bound meanwhile."""
+CORDONED_S = 5.0
+"""How long after nodes were cordoned their pods are looked at again, in seconds: pods may have been bound meanwhile."""
 
 
 class DisruptionReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class _Round:
         self._context = context
         self._memory = memory
         self._decision_of = decision_of
-        # Nodes before claims: a node that was closed by then is closed for a reason that its claim knows. Commands
+        # Nodes before claims: a node that was cordoned by then is so for a reason that its claim knows. Commands
         # before claims: the replacements of a command are written with it.
         nodes = context.cluster.nodes()
         self._commands = context.state.commands(settings.name)
@@ -115,7 +115,7 @@ class _Round:
         if self._settings.suspended:
             return DisruptionReport()
         under_way = self._advance(self._commands)
-        self._open_nodes_of_no_command(under_way)
+        self._uncordon_nodes_of_no_command(under_way)
         self._remove_leftover_taints(under_way)
         in_service = any(claim.state is ClaimState.INITIALIZED for claim in self._claims.values())
         if self._settings.disruption.enabled and in_service:
@@ -190,9 +190,9 @@ class _Round:
         return after
 
     def _second_look(self, command: DisruptionCommand, step: CommandStep, now: float) -> CommandStep:
-        """A step that begins to remove nodes waits until they are closed, and is taken if nothing speaks against it.
+        """A step that begins to remove nodes waits until they are cordoned, and is taken if nothing speaks against it.
 
-        Where something else takes the taint away again and again, nodes are emptied as they are: that closes them.
+        Where something else takes the taint away again and again, nodes are emptied as they are: that cordons them.
         """
         if step.to is not CommandState.REMOVING or command.state is not CommandState.WAITING:
             return step
@@ -225,30 +225,30 @@ class _Round:
             node = self._context.cluster.node(claim.node_name)
             if may_be_of(node, claim):
                 uncordon(node, self._context)
-                self._nodes.pop(claim.node_name, None)  # as it was read, it still looks closed
+                self._nodes.pop(claim.node_name, None)  # as it was read, it still looks cordoned
         except ObjectNotFound:
             _LOG.info("node is gone", extra=facts(claim))
 
-    def _open_nodes_of_no_command(self, under_way: Sequence[DisruptionCommand]) -> None:
+    def _uncordon_nodes_of_no_command(self, under_way: Sequence[DisruptionCommand]) -> None:
         """Return nodes to service that are being disrupted for no command.
 
-        An invocation that was slow between its reads and its writes closes a node after another one has ended its
-        command, or has had the command give it up. Commands are read again: a claim that was read before was closed for
-        one that had been written.
+        An invocation that was slow between its reads and its writes cordons a node after another one has ended its
+        command, or has had the command give it up. Commands are read again: a claim that was read before was disrupted
+        for a command that had been written.
         """
-        if self._closed_for_none(under_way):
-            for claim in self._closed_for_none(self._context.state.commands(self._settings.name)):
+        if self._disrupted_for_none(under_way):
+            for claim in self._disrupted_for_none(self._context.state.commands(self._settings.name)):
                 self._context.meter.count("NodesOfNoCommand")
-                _LOG.warning("node is opened: no command disrupts it", extra=facts(claim))
+                _LOG.warning("node is uncordoned: no command disrupts it", extra=facts(claim))
                 try:
                     self._move(claim, ClaimState.INITIALIZED, "", self._context.clock.now())
                 except (ConditionFailed, ClusterError) as error:  # others' turn, or the next minute's
-                    _LOG.warning("node is not opened: %s", error, extra=facts(claim))
+                    _LOG.warning("node is not uncordoned: %s", error, extra=facts(claim))
 
-    def _closed_for_none(self, commands: Sequence[DisruptionCommand]) -> list[NodeClaim]:
+    def _disrupted_for_none(self, commands: Sequence[DisruptionCommand]) -> list[NodeClaim]:
         busy = _busy(commands)
-        closed = (claim for claim in self._claims.values() if claim.state is ClaimState.DISRUPTING)
-        return [claim for claim in closed if claim.name not in busy]
+        disrupted = (claim for claim in self._claims.values() if claim.state is ClaimState.DISRUPTING)
+        return [claim for claim in disrupted if claim.name not in busy]
 
     def _remove_leftover_taints(self, under_way: Sequence[DisruptionCommand]) -> None:
         """Nodes in service that still carry the taint of a command that is over: whoever undid it died too early."""
@@ -304,7 +304,7 @@ class _Round:
         if any(proposal.since == now for proposal in waiting):
             self._again_in_s = SECOND_LOOK_S
         if begun:
-            self._again_in_s = CLOSED_S
+            self._again_in_s = CORDONED_S
             self._record(snapshot, decision, begun)
         receiving = {place.name for proposal in ready for place in proposal.placements} if begun else set()
         histories = with_moves(with_drift(histories, decision.drifted, now), receiving, now)
@@ -360,12 +360,12 @@ class _Round:
         for command in commands:
             self._context.meter.count("CommandsBegun")
             _LOG.info("begun: %s", command.detail, extra=_facts(command))
-        if planned or self._settings.manifests.capacity_buffers:  # which have lost the room on closed nodes
+        if planned or self._settings.manifests.capacity_buffers:  # which have lost the room on cordoned nodes
             pods = [pod for claim in planned for pod in claim.pods]
             self._context.publish(
                 claim_events.pods_pending(self._settings.name, pods, "Disruption", now, event_id=hint)
             )
-        # At once: until a node is closed, kube-scheduler puts pods on it.
+        # At once: until a node is cordoned, kube-scheduler puts pods on it.
         self._claims = {claim.name: claim for claim in (*claims, *records)}
         self._advance(commands)
         return [command.name for command in commands]

@@ -72,7 +72,7 @@ def objections(
     Args:
         settings: the cluster.
         reason: of the command.
-        going: claims whose nodes are closed and would be emptied now.
+        going: claims whose nodes are cordoned and would be emptied now.
         nodes: by name, freshly read.
         context: cluster and meter are used.
         policies: of the cluster.

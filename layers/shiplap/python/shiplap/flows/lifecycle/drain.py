@@ -30,7 +30,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
 from shiplap.kubernetes.pod_disruption_budgets import is_unhealthy
 from shiplap.kubernetes.related_objects import PersistentVolumeClaim, VolumeAttachment, attached_volumes, has_claims
-from shiplap.kubernetes.taints import DISRUPTED, is_closed
+from shiplap.kubernetes.taints import DISRUPTED, is_disrupted
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim
 from shiplap.scheduling.model.planned_pods import (
@@ -235,13 +235,13 @@ def drain(
     if why := drains.stays_after_all(claim, node):
         _return_to_service(claim, node, why, context)
         return None
-    closed = is_cordoned(node)
+    was_cordoned = is_cordoned(node)
     release_from_balancers(node, context)
     pods = context.cluster.pods_on(node.metadata.name)
     left = [pod for pod in pods if must_leave(pod, now)]
     overdue = bool(claim.deadline_at) and now >= claim.deadline_at
-    # A pod may have been bound before the taint was seen: what has just been closed is looked at once more.
-    if overdue or (not left and not _holds_volumes(node, pods, claim, drains, context) and closed):
+    # A pod may have been bound before the taint was seen: a node cordoned just now is looked at once more.
+    if overdue or (not left and not _holds_volumes(node, pods, claim, drains, context) and was_cordoned):
         return give_up(claim, claim.failure, context)
     # Nobody leaves in the first seconds but by the clock, which no promise stops: there is no need to read them.
     promised = drains.promised if now >= claim.changed_at + HEAD_START_S else frozenset()
@@ -253,7 +253,7 @@ def drain(
         if overstays(pod, claim.deadline_at):
             _delete(pod, claim, now, context)
     if again:
-        _set_timer(claim, left, drains, context, soon=not closed)
+        _set_timer(claim, left, drains, context, soon=not was_cordoned)
     return None
 
 
@@ -292,7 +292,7 @@ def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, context: F
 
 def is_cordoned(node: Node) -> bool:
     """True if the node carries the taint that keeps new pods off it."""
-    return is_closed(node.spec.taints)
+    return is_disrupted(node.spec.taints)
 
 
 def cordon(node: Node, context: FlowContext) -> None:

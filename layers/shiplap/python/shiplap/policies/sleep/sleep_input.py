@@ -48,7 +48,7 @@ class SleepInput(PolicyInput, RemovesNodes, frozen=True):
         leaving = {item.name for item in (*found.going, *found.waiting)}
         rehearsed = {item.name for item in self._found(self.state.rehearsing(), progress, candidates).going}
         progress.keep_within_budget(found.waiting, Reason.ASLEEP)
-        progress.close(sorted(leaving))
+        progress.cordon(sorted(leaving))
         return PolicyRemovals(
             self._commands(found, progress),
             frozenset(leaving),

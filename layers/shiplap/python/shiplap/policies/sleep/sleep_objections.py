@@ -29,7 +29,7 @@ def awake_pod(sleepers: SleepingPods, pods: Iterable[Pod]) -> str:
 def objection_to_sleep(
     state: SleepState | None, pool: str, pods: Sequence[Pod], pools: Sequence[NodePool], *, has_begun: bool = False
 ) -> str:
-    """Return why a node that was closed for sleep must not be emptied after all, or nothing.
+    """Return why a node that was cordoned for sleep must not be emptied after all, or nothing.
 
     Args:
         state: what sleeps now.

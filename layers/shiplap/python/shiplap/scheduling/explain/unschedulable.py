@@ -58,7 +58,7 @@ from shiplap.scheduling.topology.closed_domains import (
     unsatisfied_constraints,
 )
 
-_NAMED_LANES = 5
+_NAMED_TEMPLATES = 5
 
 MOST_DOMAINS, FEWEST_DOMAINS = 8_000, 8
 """Domains that are asked about to explain all classes left out, who share them equally; and the least for each."""
@@ -451,4 +451,4 @@ def _grouped(verdicts: Sequence[TemplateVerdict]) -> list[str]:
     templates: dict[str, list[str]] = {}
     for verdict in verdicts:
         templates.setdefault(verdict.text or "could hold a pod of its kind now", []).append(verdict.template.name)
-    return [f"{some(names, _NAMED_LANES)}: {text}" for text, names in templates.items()]
+    return [f"{some(names, _NAMED_TEMPLATES)}: {text}" for text, names in templates.items()]
