@@ -134,7 +134,7 @@ def test_disruption() -> None:
     assert tuple(hours * HOUR_S for hours in (1, 2, 4, 8, 16, 24)) == move_costs.LIFE_STEPS_S
     assert says("disruption", "at least 15 seconds ago")
     assert decision_memory.SECOND_LOOK_S == 15
-    assert says("disruption", "five seconds after nodes without replacements were closed")
+    assert says("disruption", "five seconds after nodes without replacements were cordoned")
     assert disruption_round.CORDONED_S == 5
     assert says("disruption", "is not initialized within 15 minutes")
     assert progress.READY_S == 15 * MINUTE_S
