@@ -86,7 +86,7 @@ class LiveInstall:
         """By the code of the schedule function, with its own adapters."""
         names = ResourceNames("state", "capacity", "install", "bus", "queue")
         context = Functions("schedule", Settings((self.settings,)), names).context(self.settings)
-        settings = listed_settings(self.settings, context, KnownManifests())
+        settings, _ = listed_settings(self.settings, context, KnownManifests())
         policies = ActivePolicies.of(settings, context)
         supply = read_supply(settings, context, policies=policies)
         inputs = read_inputs(settings, context, policies=policies)

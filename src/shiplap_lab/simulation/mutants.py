@@ -361,7 +361,7 @@ def _measures_no_memory() -> list[Patch]:
 
 def _serves_suspended_clusters() -> list[Patch]:
     """Clusters without manifests, or that Karpenter serves, are served with the manifests of before."""
-    return [(live_settings, "_suspended", lambda settings, _reason, _context: settings)]
+    return [(live_settings, "_suspended", lambda state, _reason, _cluster, _context: state)]
 
 
 def _takes_specs_at_once() -> list[Patch]:

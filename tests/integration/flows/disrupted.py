@@ -31,7 +31,13 @@ class Disrupted(Stage):
 
     def disrupt(self) -> DisruptionReport:
         """One invocation of the disrupt function, which as deployed knows its last decision."""
-        return disrupt(self.settings, self.context, self.memory, decision_of=self._last)
+        return disrupt(
+            self.settings,
+            self.context,
+            self.memory,
+            decision_of=self._last,
+            manifest_state=self.manifest_state,
+        )
 
     def dies(self, act: Callable[[], object]) -> bool:
         """As of any stage; what a function knew is lost with its process."""

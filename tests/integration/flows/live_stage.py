@@ -44,17 +44,18 @@ class LiveStage(Stage):
 
     def read(self, *, keep: bool = True) -> ClusterSettings:
         """Read the settings with which an invocation decides."""
-        self.settings = listed_settings(self.deployed, self.context, self.known, keep=keep)
+        self.settings, self.manifest_state = listed_settings(self.deployed, self.context, self.known, keep=keep)
         return self.settings
 
     def schedule(self, *hints: PodsPending | Sweep, **options: Any) -> ScheduleReport:
         self.read()
         if any(isinstance(hint, Sweep) for hint in hints):
-            self.settings = with_standalone_claims(self.settings, self.context, self.known)
+            self.manifest_state = with_standalone_claims(self.manifest_state, self.settings, self.context, self.known)
         return super().schedule(*hints, **options)
 
     def disrupt(self) -> DisruptionReport:
-        return disrupt(self.read(keep=False), self.context, self.memory)
+        self.read(keep=False)
+        return disrupt(self.settings, self.context, self.memory, manifest_state=self.manifest_state)
 
     def edit(self, pool: str, **spec: Any) -> None:
         self.server.patch("nodepools", pool, {"spec": spec})
@@ -63,7 +64,7 @@ class LiveStage(Stage):
         """The next sweep, as the function does it: what the cluster shows comes last."""
         self.clock.advance(60)
         self.sweep()
-        publish_statuses(self.settings, self.context, self.known)
+        publish_statuses(self.settings, self.context, self.known, self.manifest_state)
 
     def pools(self) -> list[str]:
         return [pool.metadata.name for pool in self.read().manifests.node_pools]

@@ -15,6 +15,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt import notices
 from shiplap.flows.interrupt.interrupt import interrupt
 from shiplap.flows.lifecycle import lifecycle
+from shiplap.flows.live_settings import AS_DEPLOYED
 from shiplap.flows.messages import NodeSeen, PodsPending, Sweep, Timer
 from shiplap.flows.planning.futile_launches import pod_kind
 from shiplap.flows.schedule.schedule import ScheduleReport, schedule
@@ -130,6 +131,7 @@ class Stage:
         manifests = Manifests(node_pools=tuple(pools), node_classes=(NODE_CLASS,))
         self.name = CLUSTER if beside is None else f"{beside.name}-too"
         self.settings = ClusterSettings(name=self.name, region="eu-west-1", install="shiplap", manifests=manifests)
+        self.manifest_state = AS_DEPLOYED
         self.clock = FakeClock() if beside is None else beside.clock
         self.faults = Faults() if beside is None else beside.faults
         self.server = ApiServer(self.clock)
@@ -281,7 +283,14 @@ class Stage:
         hints = hints or (PodsPending(self.name, self.clock.now()),)
         owner = f"invocation-{self._invocations}"
         deadline = self.clock.now() + seconds
-        return schedule(self.settings, hints, context or self.context, owner=owner, deadline=deadline)
+        return schedule(
+            self.settings,
+            hints,
+            context or self.context,
+            owner=owner,
+            deadline=deadline,
+            manifest_state=self.manifest_state,
+        )
 
     def sweep(self) -> ScheduleReport:
         """One invocation for a sweep."""

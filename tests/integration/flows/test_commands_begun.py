@@ -130,7 +130,8 @@ def test_nothing_is_looked_at_while_the_cluster_is_at_rest(field: dict[str, Any]
     stage = oversized()
     stage.disrupt()
     stage.clock.advance(60)
-    stage.settings = replace(stage.settings, **field)
+    stage.settings = replace(stage.settings, paused="paused" in field)
+    stage.manifest_state = replace(stage.manifest_state, **{k: v for k, v in field.items() if k != "paused"})
     assert stage.disrupt() == DisruptionReport()
     assert stage.state.commands(stage.name) == ()
     assert stage.meter.counts.get("InvocationsPaused") == (1.0 if "paused" in field else None)
@@ -165,7 +166,6 @@ def test_a_node_that_goes_says_why_and_has_the_deadline_of_its_pool(
     stage = oversized()
     if grace is not None:
         with_grace(stage, grace)
-        stage.settings = replace(stage.settings, unsettled_pools=())
     stage, _ = begun(stage)
     (target,), reason = command_of(stage).targets, command_of(stage).reason
     for _ in range(10):

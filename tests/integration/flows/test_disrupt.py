@@ -19,6 +19,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt.disruption_round import DisruptionReport
 from shiplap.flows.disrupt.entry import handle
 from shiplap.flows.function_install import WarmMemory
+from shiplap.flows.live_settings import ManifestState
 from shiplap.flows.messages import Timer
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
@@ -107,9 +108,7 @@ def test_drift_is_looked_for_when_a_spec_has_stood_long_enough() -> None:
     stage.disrupt()
     stage.timers.reminders.clear()
     stage.clock.advance(5)
-    stage.settings = msgspec.structs.replace(
-        stage.settings, unsettled_pools=("general",), settles_at=stage.clock.now() + 40
-    )
+    stage.manifest_state = ManifestState(unsettled_pools=("general",), settles_at=stage.clock.now() + 40)
     stage.disrupt()
     assert [(item.step, item.delay_s) for item in stage.timers.reminders] == [("disruption", 41)]
 

@@ -27,6 +27,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt import entry as disrupt_entry
 from shiplap.flows.disrupt.disruption_round import DisruptionReport
 from shiplap.flows.install import Install
+from shiplap.flows.live_settings import ManifestState
 from shiplap.flows.messages import MANIFESTS_CHANGED, UNSCHEDULABLE
 from shiplap.flows.schedule import entry as schedule_entry
 from shiplap.flows.watch import entry as watch_entry
@@ -179,9 +180,9 @@ def test_node_claims_that_users_write_are_read_by_sweeps_and_after_edits(
     module, _ = load("schedule", Stage())
     read: list[str] = []
 
-    def note(settings: ClusterSettings, *_: object) -> ClusterSettings:
+    def note(state: ManifestState, settings: ClusterSettings, *_: object) -> ManifestState:
         read.append(settings.name)
-        return settings
+        return state
 
     monkeypatch.setattr(schedule_entry, "with_standalone_claims", note)
     for reason, reads in ((UNSCHEDULABLE, 0), (MANIFESTS_CHANGED, 1), ("", 2)):

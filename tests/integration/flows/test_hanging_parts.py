@@ -287,7 +287,7 @@ def showing() -> Played:
         seen = NodeSeen(stage.name, node.metadata.name, node.spec.provider_id)
         report = visit_claims(stage.settings, [seen], stage.context)
         show_claims(report.registered, stage.settings, stage.context)
-        publish_statuses(stage.settings, stage.context, stage.known)
+        publish_statuses(stage.settings, stage.context, stage.known, stage.manifest_state)
         return len(report.registered), done(stage)
 
     return prepared(stage, act)

@@ -106,7 +106,7 @@ class TestSuspension:
         for _ in range(number):
             stage.clock.advance(60)
             stage.sweep()
-            reasons.append(stage.settings.suspended)
+            reasons.append(stage.manifest_state.suspended)
             stage.attend(*stage.due())
             report = stage.disrupt()
             assert (report.begun, report.proposed) == ((), 0)
@@ -180,7 +180,7 @@ class TestLease:
         stage.add_pods(1)
         assert stage.schedule().launched == ()
         assert "Karpenter holds the lease kube-system/karpenter-leader-election: karpenter-abc" in (
-            stage.settings.suspended
+            stage.manifest_state.suspended
         )
         assert stage.claims() == ()
 
@@ -227,6 +227,11 @@ def conditions(stage: LiveStage, claim: str) -> dict[str, str]:
     return {each["type"]: each["status"] for each in listed}
 
 
+def unsettled_pools(stage: LiveStage) -> tuple[str, ...]:
+    stage.read(keep=False)
+    return stage.manifest_state.unsettled_pools
+
+
 class TestDrift:
     def test_nodes_drift_by_a_spec_that_has_stood_for_a_minute(self, stage: LiveStage) -> None:
         stage.add_pods(2)
@@ -236,11 +241,11 @@ class TestDrift:
         labels = {"metadata": {"labels": {"team": "a"}}}
         stage.edit("flex", template=labels)
         stage.sweep()
-        assert stage.read(keep=False).unsettled_pools == ("flex",)
+        assert unsettled_pools(stage) == ("flex",)
         assert stage.disrupt().proposed == 0
         stage.clock.advance(SETTLED_S)
         stage.sweep()
-        assert stage.read(keep=False).unsettled_pools == ()
+        assert unsettled_pools(stage) == ()
         assert stage.disrupt().proposed == 1
 
     def test_of_two_edits_each_is_looked_at_when_it_has_stood_for_a_minute(self, stage: LiveStage) -> None:
@@ -255,15 +260,15 @@ class TestDrift:
         reminders = []
         for _ in range(3):
             stage.timers.reminders.clear()
-            settings = stage.read(keep=False)
             stage.disrupt()
+            state = stage.manifest_state
             reminders.append([item.delay_s for item in stage.timers.reminders if item.step == "disruption"])
-            assert (settings.settles_at - now, settings.unsettled_pools) in (
+            assert (state.settles_at - now, state.unsettled_pools) in (
                 (10, ("fallback", "flex")),
                 (35, ("fallback",)),
                 (-now, ()),
             )
-            stage.clock.set(settings.settles_at or stage.clock.now())
+            stage.clock.set(state.settles_at or stage.clock.now())
         assert reminders == [[11], [26], []]
 
     def test_a_drifted_claim_has_the_condition_until_the_edit_is_taken_back(self, stage: LiveStage) -> None:
@@ -309,7 +314,7 @@ class TestDrift:
             stage.clock.advance(SETTLED_S / 2)
 
     def test_what_no_schedule_function_has_seen_drifts_nobody(self, stage: LiveStage) -> None:
-        assert stage.read(keep=False).unsettled_pools == ("fallback", "flex")
+        assert unsettled_pools(stage) == ("fallback", "flex")
 
     def test_another_process_may_have_written_the_bucket(self, stage: LiveStage) -> None:
         """This process must not take its memory for what the bucket holds."""
@@ -317,16 +322,16 @@ class TestDrift:
         stage.clock.advance(600)
         stage.store.save(stage.name, LiveManifests())
         stage.read()
-        assert stage.read(keep=False).unsettled_pools == ("fallback", "flex")
+        assert unsettled_pools(stage) == ("fallback", "flex")
         stage.clock.advance(SETTLED_S)
-        assert stage.read(keep=False).unsettled_pools == ()
+        assert unsettled_pools(stage) == ()
 
 
 class TestStatuses:
     def minute(self, stage: LiveStage) -> None:
         stage.clock.advance(60)
         stage.sweep()
-        publish_statuses(stage.settings, stage.context, stage.known)
+        publish_statuses(stage.settings, stage.context, stage.known, stage.manifest_state)
 
     def ready(self, stage: LiveStage, pool: str) -> tuple[str, str]:
         found = stage.server.get("nodepools", pool).get("status", {}).get("conditions", [])
@@ -342,7 +347,7 @@ class TestStatuses:
         for _ in range(4):
             stage.clock.advance(10)
             stage.sweep()
-            publish_statuses(stage.settings, stage.context, stage.known)
+            publish_statuses(stage.settings, stage.context, stage.known, stage.manifest_state)
         assert len(stage.bus.of_type("InspectionDue")) == 2
 
     def test_writing_them_changes_no_manifest(self, stage: LiveStage) -> None:
@@ -365,7 +370,7 @@ class TestStatuses:
     def test_a_bucket_or_cluster_that_fails_stops_no_decision(self, stage: LiveStage) -> None:
         stage.read()
         stage.faults.on("before", "cluster.nodes", ClusterUnreachable("no answer", status=503))
-        publish_statuses(stage.settings, stage.context, stage.known)
+        publish_statuses(stage.settings, stage.context, stage.known, stage.manifest_state)
         assert stage.meter.counts["StatusesNotWritten"] == 1
 
     def test_beside_karpenter_none_is_written(self, stage: LiveStage) -> None:
@@ -377,13 +382,13 @@ class TestStatuses:
     def test_none_is_written_when_karpenter_begins_during_the_invocation(self, stage: LiveStage) -> None:
         stage.read()
         stage.server.create("leases", lease(stage.clock.now()))
-        publish_statuses(stage.settings, stage.context, stage.known)
+        publish_statuses(stage.settings, stage.context, stage.known, stage.manifest_state)
         assert self.ready(stage, "flex") == self.ready(stage, "fallback") == ("", "")
 
     def test_none_is_written_while_the_lease_cannot_be_read(self, stage: LiveStage) -> None:
         stage.read()
         stage.faults.on("before", "cluster.lease", ClusterUnreachable("no answer", status=503))
-        publish_statuses(stage.settings, stage.context, stage.known)
+        publish_statuses(stage.settings, stage.context, stage.known, stage.manifest_state)
         assert stage.meter.counts["StatusesNotWritten"] == 1
         assert self.ready(stage, "flex") == ("", "")
 
@@ -397,7 +402,7 @@ class TestStatuses:
         for _ in range(6):
             stage.clock.advance(60)
             stage.known.note_buffers(stage.name, stage.sweep().buffers)
-            publish_statuses(stage.settings, stage.context, stage.known)
+            publish_statuses(stage.settings, stage.context, stage.known, stage.manifest_state)
             stage.join()
             stage.attend(*stage.due())
         status = stage.server.get("capacitybuffers", "warm", "shop")["status"]
@@ -411,7 +416,7 @@ class TestClaimObjects:
     def minute(self, stage: LiveStage) -> None:
         stage.clock.advance(60)
         stage.sweep()
-        publish_statuses(stage.settings, stage.context, stage.known)
+        publish_statuses(stage.settings, stage.context, stage.known, stage.manifest_state)
 
     def objects(self, stage: LiveStage) -> dict[str, Any]:
         return {item["metadata"]["name"]: item for item in stage.server.list("nodeclaims").items}

@@ -96,7 +96,7 @@ def test_both_objects_go_in_the_invocation_that_ends_the_instance(load: Load, st
 
 
 def shown(stage: LiveStage) -> set[str]:
-    show_claims([claim.name for claim in stage.claims()], stage.read(), stage.context)
+    show_claims([claim.name for claim in stage.claims()], stage.read(), stage.context, stage.manifest_state)
     return set(objects(stage))
 
 

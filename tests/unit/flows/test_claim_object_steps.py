@@ -14,7 +14,7 @@ from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import ClusterUnreachable, ObjectConflict, ObjectNotFound, StoreError
-from shiplap.flows.live_settings import NO_NODE_POOL
+from shiplap.flows.live_settings import NO_NODE_POOL, ManifestState
 from shiplap.flows.schedule.standalone_launches import (
     delete_ended,
     delete_futile,
@@ -366,9 +366,9 @@ def test_what_the_api_server_refuses_is_counted(stage: Stage) -> None:
 def test_when_the_objects_of_claims_are_looked_at(
     stage: Stage, live: bool, suspended: str, names: list[str], looks: bool
 ) -> None:
-    settings = replace(stage.settings, live_manifests=live, suspended=suspended)
+    settings = replace(stage.settings, live_manifests=live)
     stage.faults.clear()
-    show_claims(names, settings, stage.context)
+    show_claims(names, settings, stage.context, ManifestState(suspended))
     assert ("before cluster.node_claim_object" in stage.faults.points) is looks
     assert (stage.faults.points != []) is looks
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from shiplap.flows.live_settings import ManifestState
 from shiplap.flows.schedule import standalone_launches as module
 from shiplap.manifests.validation.standalone_objects import standalone_objects
 from shiplap.settings import ClusterSettings
@@ -17,17 +18,17 @@ LIVE = ClusterSettings(name="demo", region="eu-west-1", live_manifests=True)
 
 
 @pytest.mark.parametrize(
-    ("settings", "reads"),
+    ("settings", "suspended", "reads"),
     [
-        (LIVE, True),
-        (replace(LIVE, live_manifests=False), False),
-        (replace(LIVE, paused=True), False),
-        (replace(LIVE, suspended="its manifests cannot be read"), False),
+        (LIVE, "", True),
+        (replace(LIVE, live_manifests=False), "", False),
+        (replace(LIVE, paused=True), "", False),
+        (LIVE, "its manifests cannot be read", False),
     ],
     ids=["live", "from files", "paused", "suspended"],
 )
 def test_they_are_read_where_manifests_are_live_and_the_cluster_is_in_service(
-    settings: ClusterSettings, reads: bool
+    settings: ClusterSettings, suspended: str, reads: bool
 ) -> None:
     asked: list[str] = []
 
@@ -37,7 +38,8 @@ def test_they_are_read_where_manifests_are_live_and_the_cluster_is_in_service(
 
     context = replace(Stage().context, cluster=SimpleNamespace(node_claim_objects=node_claim_objects))
     known: Any = SimpleNamespace(objects=lambda _: ())
-    assert module.with_standalone_claims(settings, context, known) == settings
+    state = ManifestState(suspended)
+    assert module.with_standalone_claims(state, settings, context, known) == state
     assert bool(asked) is reads
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from shiplap.errors import AwsError
 from shiplap.flows.claim_updates import GARBAGE, GRACE_S
+from shiplap.flows.live_settings import ManifestState
 from shiplap.flows.sweep import sweep as chores
 from shiplap.flows.sweep.capacity_blocks import replace_in_ending_blocks
 from shiplap.flows.sweep.sweep import CHORES, sweep
@@ -93,7 +93,7 @@ def test_a_suspended_cluster_keeps_its_nodes(
     ending = (note("repair"), note("leave"))
     monkeypatch.setattr(chores, "CHORES", (*ending, note("other")))
     monkeypatch.setattr(chores, "_ENDING_NODES", ending)
-    sweep(replace(stage.settings, suspended=suspended), (), stage.context)
+    sweep(stage.settings, (), stage.context, manifest_state=ManifestState(suspended))
     assert done == (["repair", "leave", "other"] if ends else ["other"])
 
 

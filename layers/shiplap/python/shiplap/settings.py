@@ -17,7 +17,6 @@ from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
-from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.policies.ceilings.ceilings import Ceiling
 from shiplap.policies.commitments.account_commitments import CommitmentSettings
 from shiplap.policies.sleep.sleep_settings import SleepSettings
@@ -36,80 +35,122 @@ LAYER_DESCRIPTION = "Clusters and their manifests"
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One cluster. Without `endpoint` the API server is looked up by EKS DescribeCluster and entered with an IAM token.
+    """One cluster, as it was deployed; flows replace only `manifests`, by those that they have read.
 
-    With `endpoint`, what DescribeCluster would say is taken from here: `certificate_authority` (base64),
-    `kubernetes_version` (minor) and `service_cidr`, which nodes derive the address of the cluster's DNS from.
-
-    `kubeconfig_secret` is the ARN of a secret with a kubeconfig in JSON, for clusters that IAM does not open; nodes
-    are told `endpoint` and what belongs to it.
-
-    `vm_memory_overhead_percent` is a fraction (0.075); `reserved_enis` as upstream; `prefix_delegation` is `auto`
-    (read from the VPC CNI's DaemonSet), `on` or `off`; `join_timeout_s` bounds launch → registered.
-    `unproven_nodes` may be on their way at once on an AMI that no node has joined with. `unproven_pod_nodes` may be
-    launched within five minutes for pods of which no node has run any yet, all kinds together; 0 for no limit.
-    `reserved_policy` Strict|Fallback see `SchedulingSettings`.
-    `pod_topology_spread` is what kube-scheduler is configured with for pods without spread constraints.
-    `node_repair` replaces nodes whose instance or kubelet has failed for long; `zonal_shift` keeps launches out of
-    zones that ARC has shifted the cluster's traffic away from. `dry_run` tries launches out before pods depend on
-    them. `disruption` bounds what may be disrupted for money, `sleep` says what sleeps when, None for nothing.
-    `spot_risk` says what is made of how often spot takes instances back.
-    While `paused`, nothing of the cluster is launched, registered, emptied or ended.
-    `improve_s` is the effort spent on cheaper nodes per decision, in seconds of a server core.
-    `claim_rules` say which pods are ours; without any, all are.
-    `install` names whom its instances belong to: another install of the account may serve a cluster of the same name.
-    With `live_manifests` the manifests are those of the cluster's API server, `allowed` bounds what its EC2NodeClasses
-    may name, and nothing is launched while `karpenter_lease` (namespace/name) is held. Flows then replace `manifests`
-    by what they have read (`flows.live_settings`), `suspended` by why nothing is launched and no node disrupted for
-    now, `unsettled_pools` by the names of NodePools that no node drifts by yet, `settles_at` by when that changes next
-    (epoch seconds, or 0), and `standalone_claims` by NodeClaims that users wrote and that nothing was launched for.
-    `network` names the network group whose functions serve the cluster: they alone reach its API server.
-    `ceilings` in dollars are those of the cluster, its NodePools and namespaces, `account_ceilings` those of all
-    clusters of the install together.
-    `commitments` is what the install counts on of Savings Plans and Reserved Instances, None for nothing.
+    Without `endpoint` the API server is looked up by EKS DescribeCluster and entered with an IAM token. With it, the
+    five fields beside it take the place of that answer.
     """
 
     name: str
+
     region: str
+
     install: str = ""
+    """The install that owns its instances: another install of the account may serve a cluster of the same name."""
+
     network: str = ""
+    """The network group whose functions serve the cluster: they alone reach its API server."""
+
     endpoint: str = ""
+    """The API server's address; empty to look it up."""
+
     certificate_authority: str = ""
+    """The certificate authority of the API server, base64."""
+
     token: str = ""
+    """A static token, for a cluster of this machine."""
+
     kubeconfig_secret: str = ""
+    """ARN of a secret with a kubeconfig in JSON, for clusters that IAM does not open; nodes get `endpoint` and the
+    fields that belong to it."""
+
     kubernetes_version: str = ""
+    """The minor version, such as 1.34."""
+
     service_cidr: str = ""
+    """The range of Services, from which nodes derive the address of the cluster's DNS."""
+
     manifests: Manifests = Manifests()
+    """NodePools, EC2NodeClasses and the objects beside them."""
+
     live_manifests: bool = False
+    """True if the manifests are those of the cluster's API server."""
+
     allowed: AllowedResources = AllowedResources()
+    """Bounds what live EC2NodeClasses may name."""
+
     karpenter_lease: str = KARPENTER_LEASE
-    suspended: str = ""
-    unsettled_pools: tuple[str, ...] = ()
-    settles_at: float = 0.0
-    standalone_claims: tuple[StandaloneClaim, ...] = ()
+    """Namespace/name of the Lease; with live manifests nothing is launched while somebody holds it."""
+
     vm_memory_overhead_percent: float = 0.075
+    """The part of an unknown type's memory that the hypervisor takes, as a fraction."""
+
     reserved_enis: int = 0
+    """Network interfaces that pods cannot use, as upstream."""
+
     prefix_delegation: str = "auto"
+    """`auto` (read from the VPC CNI's DaemonSet), `on` or `off`."""
+
     preference_policy: str = "Respect"
+    """Respect|Ignore, see `SchedulingSettings`."""
+
     min_values_policy: str = "Strict"
+    """Strict|BestEffort, see `SchedulingSettings`."""
+
     reserved_policy: str = "Strict"
+    """Strict|Fallback, see `SchedulingSettings`."""
+
     pod_topology_spread: PodTopologySpread = PodTopologySpread()
+    """kube-scheduler's configuration for pods without spread constraints."""
+
     placement: str = "nominate"
+    """How pods get to the nodes that are launched for them: `none`, `nominate` or `bind`."""
+
     join_timeout_s: int = 900
+    """Bounds the time from launch to registration."""
+
     unproven_nodes: int = 200
+    """Nodes that may be on their way at once on an AMI that no node has joined with."""
+
     unproven_pod_nodes: int = 35
+    """Nodes that may be launched within five minutes for pods of which no node has run any yet, all kinds together; 0
+    for no limit."""
+
     node_repair: bool = True
+    """True to replace nodes whose instance or kubelet has failed for long."""
+
     dry_run: bool = True
+    """True to try launches out before pods depend on them."""
+
     zonal_shift: bool = False
+    """True to launch nothing in zones that ARC has shifted the cluster's traffic away from."""
+
     paused: bool = False
+    """True if nothing of the cluster is launched, registered, emptied or ended."""
+
     improve_s: float = IMPROVE_S
+    """The effort spent on cheaper nodes per decision, in seconds of a server core."""
+
     claim_rules: tuple[ClaimRule, ...] = ()
+    """The pods that are ours; without any rule, all are."""
+
     disruption: DisruptionSettings = DisruptionSettings()
+    """Bounds what may be disrupted for money."""
+
     sleep: SleepSettings | None = None
+    """What sleeps when; None for nothing."""
+
     spot_risk: SpotRiskSettings = SpotRiskSettings()
+    """What follows from how often spot takes instances back."""
+
     ceilings: tuple[Ceiling, ...] = ()
+    """Ceilings in dollars of the cluster, its NodePools and namespaces."""
+
     account_ceilings: tuple[Ceiling, ...] = ()
+    """Ceilings in dollars of all clusters of the install together."""
+
     commitments: CommitmentSettings | None = None
+    """What the install counts on of Savings Plans and Reserved Instances; None for nothing."""
 
     @property
     def policies_on(self) -> tuple[str, ...]:
@@ -162,21 +203,34 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ResourceNames(msgspec.Struct, frozen=True):
-    """The stack's own resources, by the environment variable that names each.
-
-    `network` is the network group of a function that talks to the Kubernetes API. A function outside of all networks
-    finds the lifecycle queue of each group in `lifecycle_queue_urls`.
-    """
+    """The stack's own resources, by the environment variable that names each."""
 
     state_table: str
+    """The table of claims, commands and notes."""
+
     capacity_table: str
+    """The table of learned capacity."""
+
     bucket: str
+    """The bucket of catalogues, records and snapshots."""
+
     bus: str
+    """The event bus."""
+
     lifecycle_queue_url: str
+    """The queue of timers and joined nodes."""
+
     dead_letter_queue_url: str = ""
+    """The dead letters of the queue that feeds the function."""
+
     install: str = ""
+    """The name of the install."""
+
     network: str = ""
+    """The network group of a function that talks to the Kubernetes API."""
+
     lifecycle_queue_urls: dict[str, str] = {}
+    """The lifecycle queue of each network group, for a function outside of all networks."""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> ResourceNames:

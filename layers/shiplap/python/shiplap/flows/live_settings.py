@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from shiplap.errors import ClusterError
@@ -20,6 +21,7 @@ from shiplap.flows.optional.optional_calls import CLAIM_OBJECTS, INSPECTION, SHO
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.kubernetes.objects import RawObject
 from shiplap.manifests.live.live_manifests import LiveManifests
+from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
@@ -41,6 +43,31 @@ NO_NODE_POOL = "the cluster has no NodePool of EC2NodeClasses"
 """Why a cluster without NodePools is suspended. NodeClaims that users have deleted are drained even then."""
 
 _NODE_POOL = "NodePool"
+
+
+class ManifestState(msgspec.Struct, frozen=True):
+    """The state of a cluster's manifests as one invocation has found it, beside the settings of deploy time."""
+
+    suspended: str = ""
+    """Why nothing is launched and no node is disrupted for now; empty while the cluster is served."""
+
+    unsettled_pools: tuple[str, ...] = ()
+    """Names of NodePools whose spec may still be taken back: no node drifts by it yet."""
+
+    settles_at: float = 0.0
+    """When the next of these specs has stood for long enough, epoch seconds; 0 while all have."""
+
+    standalone_claims: tuple[StandaloneClaim, ...] = ()
+    """NodeClaims that users wrote, sorted by name. Only sweeps, and hints of changed manifests, read them."""
+
+    @property
+    def shows_claims(self) -> bool:
+        """True if NodeClaim objects may be read and written: a cluster that only lacks NodePools has them as well."""
+        return self.suspended in ("", NO_NODE_POOL)
+
+
+AS_DEPLOYED = ManifestState()
+"""The state of manifests that are those of the deployment: nothing of them is found out at run time."""
 
 
 class KnownManifests:
@@ -135,8 +162,8 @@ class KnownManifests:
 
 def listed_settings(
     settings: ClusterSettings, context: FlowContext, known: KnownManifests, *, keep: bool = False
-) -> ClusterSettings:
-    """The settings with the manifests that the cluster has now, or with a `suspended` and those it had last.
+) -> tuple[ClusterSettings, ManifestState]:
+    """Return the settings with the manifests that the cluster has now, and their state; while suspended, the last ones.
 
     Args:
         settings: the cluster as it was deployed; without live manifests it is returned as it is.
@@ -148,12 +175,13 @@ def listed_settings(
         StoreError: the bucket cannot be read or written.
     """
     if not settings.live_manifests:
-        return settings
+        return settings, AS_DEPLOYED
     try:
         live = known.read(settings, context)
         reason = _suspension(live, settings, context)
     except ClusterError as error:
-        return _suspended(stored_settings(settings, context), f"manifests cannot be read: {error}", context)
+        reason = f"manifests cannot be read: {error}"
+        return stored_settings(settings, context), _suspended(AS_DEPLOYED, reason, settings.name, context)
     now = context.clock.now()
     aged = known.with_ages(live, settings, context) if keep else live.with_ages(_stored(settings, context), now)
     for refused in live.refused:
@@ -161,13 +189,10 @@ def listed_settings(
         _LOG.warning(
             "%s %s is not used: %s", refused.kind, refused.name, refused.reasons[0], extra={"cluster": settings.name}
         )
-    current = replace(
-        settings,
-        manifests=live.manifests,
-        unsettled_pools=aged.unsettled_pools(now),
-        settles_at=aged.settles_at(now),
-    )
-    return _suspended(current, reason, context) if reason else current
+    state = ManifestState(unsettled_pools=aged.unsettled_pools(now), settles_at=aged.settles_at(now))
+    if reason:
+        state = _suspended(state, reason, settings.name, context)
+    return replace(settings, manifests=live.manifests), state
 
 
 def stored_settings(settings: ClusterSettings, context: FlowContext) -> ClusterSettings:
@@ -181,10 +206,10 @@ def _stored(settings: ClusterSettings, context: FlowContext) -> LiveManifests:
     return context.manifests.load(settings.name) if context.manifests is not None else LiveManifests()
 
 
-def _suspended(settings: ClusterSettings, reason: str, context: FlowContext) -> ClusterSettings:
+def _suspended(state: ManifestState, reason: str, cluster: str, context: FlowContext) -> ManifestState:
     context.meter.count("ClustersSuspended")
-    _LOG.warning("nothing is launched and no node is disrupted: %s", reason, extra={"cluster": settings.name})
-    return replace(settings, suspended=reason)
+    _LOG.warning("nothing is launched and no node is disrupted: %s", reason, extra={"cluster": cluster})
+    return replace(state, suspended=reason)
 
 
 def _suspension(live: LiveManifests, settings: ClusterSettings, context: FlowContext) -> str:

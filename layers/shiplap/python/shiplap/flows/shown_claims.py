@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import is_ready
-from shiplap.flows.live_settings import NO_NODE_POOL, lease_held
+from shiplap.flows.live_settings import AS_DEPLOYED, ManifestState, lease_held
 from shiplap.flows.optional.optional_calls import CLAIM_OBJECTS
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, RawObject
@@ -29,12 +29,14 @@ MOST_SHOWN_AT_ONCE = 50
 """Claims whose objects one invocation writes when it has changed them: five requests each. The sweep writes more."""
 
 
-def show_claims(names: Collection[str], settings: ClusterSettings, context: FlowContext) -> None:
+def show_claims(
+    names: Collection[str], settings: ClusterSettings, context: FlowContext, manifest_state: ManifestState = AS_DEPLOYED
+) -> None:
     """Have the NodeClaim objects of claims that have just changed show them; none while the cluster is suspended.
 
     Nothing depends on it: whatever is refused here, or is over MOST_SHOWN_AT_ONCE, is done by the next sweep.
     """
-    if not settings.live_manifests or not names or settings.suspended not in ("", NO_NODE_POOL):
+    if not settings.live_manifests or not names or not manifest_state.shows_claims:
         return
     from shiplap.manifests.live.nodeclaim_objects import claim_object_changes  # noqa: PLC0415 - only for live manifests
 

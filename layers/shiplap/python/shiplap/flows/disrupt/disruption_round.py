@@ -37,6 +37,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt.renew_hashes import renew_hashes
 from shiplap.flows.disrupt.second_look import objections, still_valid
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
+from shiplap.flows.live_settings import AS_DEPLOYED, ManifestState
 from shiplap.flows.optional.optional_calls import RECORDS
 from shiplap.flows.planning.decision_inputs import DecisionInputs, priced_snapshot, read_inputs, read_supply
 from shiplap.flows.planning.futile_launches import record_refusals, without_held_pods
@@ -70,7 +71,12 @@ class DisruptionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def disrupt(
-    settings: ClusterSettings, context: FlowContext, memory: MemoryStore, *, decision_of: Decide = decide
+    settings: ClusterSettings,
+    context: FlowContext,
+    memory: MemoryStore,
+    *,
+    decision_of: Decide = decide,
+    manifest_state: ManifestState = AS_DEPLOYED,
 ) -> DisruptionReport:
     """Look at one cluster's nodes.
 
@@ -79,18 +85,25 @@ def disrupt(
         context: the ports.
         memory: what was remembered of its nodes.
         decision_of: `decide`, or a `LastDecision` of this cluster, which knows the same without deciding anew.
+        manifest_state: what was found out about the cluster's manifests.
 
     Raises:
         ClusterError, StoreError, AwsError: nothing is half done that the next minute does not finish.
     """
-    return _Round(settings, context, memory, decision_of).run()
+    return _Round(settings, manifest_state, context, memory, decision_of).run()
 
 
 class _Round:
     def __init__(
-        self, settings: ClusterSettings, context: FlowContext, memory: MemoryStore, decision_of: Decide
+        self,
+        settings: ClusterSettings,
+        manifest_state: ManifestState,
+        context: FlowContext,
+        memory: MemoryStore,
+        decision_of: Decide,
     ) -> None:
         self._settings = settings
+        self._manifest_state = manifest_state
         self._context = context
         self._memory = memory
         self._decision_of = decision_of
@@ -104,7 +117,9 @@ class _Round:
         self._policies = ActivePolicies.of(settings, context)
         self._given_up: set[str] = set()
         self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
-        self._again_in_s = max(1.0, settings.settles_at - context.clock.now() + 1) if settings.unsettled_pools else 0.0
+        self._again_in_s = 0.0
+        if manifest_state.unsettled_pools:
+            self._again_in_s = max(1.0, manifest_state.settles_at - context.clock.now() + 1)
 
     def run(self) -> DisruptionReport:
         cluster_metrics.measure_nodes(self._settings.name, self._claims.values(), self._context)
@@ -112,7 +127,7 @@ class _Round:
             self._context.meter.count("InvocationsPaused")
             _LOG.info("paused", extra={"cluster": self._settings.name})
             return DisruptionReport()
-        if self._settings.suspended:
+        if self._manifest_state.suspended:
             return DisruptionReport()
         under_way = self._advance(self._commands)
         self._uncordon_nodes_of_no_command(under_way)
@@ -290,7 +305,7 @@ class _Round:
             histories=histories,
             busy=busy,
             settings=self._settings.disruption,
-            unsettled_pools=self._settings.unsettled_pools,
+            unsettled_pools=self._manifest_state.unsettled_pools,
             policies=self._policies.disruption_inputs(
                 DecisionFacts(priced.snapshot, inputs.state, supply.catalog, supply.joins)
             ),

@@ -52,8 +52,9 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
 
     def flow(cluster: ClusterSettings) -> None:
         ports = install.context(cluster)
-        current = listed_settings(cluster, ports, known)
-        report = disrupt(current, ports, install.memory, decision_of=last.of[cluster.name])
+        current, state = listed_settings(cluster, ports, known)
+        decision_of = last.of[cluster.name]
+        report = disrupt(current, ports, install.memory, decision_of=decision_of, manifest_state=state)
         done.update(begun=len(report.begun), done=len(report.done), undone=len(report.undone))
 
     def hand_on(cluster: ClusterSettings, _since: float) -> None:

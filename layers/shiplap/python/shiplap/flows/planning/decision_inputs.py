@@ -47,6 +47,7 @@ from shiplap.kubernetes.related_objects import ScalableName
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
+from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.ports import ClusterApi, DecisionState, KnownCapacity, KnownPods, Meter, UnavailableOffering, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.supply.pool_catalogs import SoldTypes
@@ -182,12 +183,16 @@ class LaunchSupply(msgspec.Struct, frozen=True):
 
 
 class DecisionInputs(msgspec.Struct, frozen=True):
-    """The state and the cluster as they were at `at`, epoch seconds; `missed_pods` by uid."""
+    """The state and the cluster as they were at `at`, epoch seconds; `missed_pods` by uid.
+
+    `standalone_claims` are NodeClaims that users wrote and that nothing was launched for yet, sorted by name.
+    """
 
     at: float
     state: DecisionState
     view: ClusterView
     missed_pods: frozenset[str]
+    standalone_claims: tuple[StandaloneClaim, ...] = ()
 
     @property
     def has_pending_pods(self) -> bool:
@@ -409,7 +414,7 @@ def snapshot_of(
             claim_rules=settings.claim_rules,
         ),
         epoch=inputs.state.epoch,
-        standalone_claims=settings.standalone_claims,
+        standalone_claims=inputs.standalone_claims,
     )
 
 

@@ -50,15 +50,15 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
         if any(isinstance(hint, Sweep) for hint in hints):
             swept.note(cluster.name, clock.now())
         ports = install.context(cluster)
-        current = listed_settings(cluster, ports, known, keep=True)
+        current, state = listed_settings(cluster, ports, known, keep=True)
         is_due = any(isinstance(hint, Sweep) or hint.reason == MANIFESTS_CHANGED for hint in hints)
         if is_due:
-            current = with_standalone_claims(current, ports, known)
-        report = schedule(current, hints, ports, owner=context.aws_request_id, deadline=until)
+            state = with_standalone_claims(state, current, ports, known)
+        report = schedule(current, hints, ports, owner=context.aws_request_id, deadline=until, manifest_state=state)
         if known.note_buffers(cluster.name, report.buffers) or is_due:
-            publish_statuses(current, ports, known)  # last: no launch waits for it
+            publish_statuses(current, ports, known, state)  # last: no launch waits for it
         else:
-            show_claims(report.launched, current, ports)
+            show_claims(report.launched, current, ports, state)
         return report.unfinished
 
     def hand_on(cluster: ClusterSettings, since: float) -> None:

@@ -18,7 +18,7 @@ from shiplap.errors import ClusterGone, EpochMoved, ShiplapError
 from shiplap.flows import cluster_metrics
 from shiplap.flows.assign_instances import Attempt, name_instances
 from shiplap.flows.context import FlowContext
-from shiplap.flows.live_settings import NO_NODE_POOL
+from shiplap.flows.live_settings import AS_DEPLOYED, NO_NODE_POOL, ManifestState
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
 from shiplap.flows.optional.optional_calls import RECORDS
 from shiplap.flows.planning import unproven
@@ -89,6 +89,7 @@ def schedule(
     *,
     owner: str,
     deadline: float,
+    manifest_state: ManifestState = AS_DEPLOYED,
 ) -> ScheduleReport:
     """Give every pending pod of a cluster a node.
 
@@ -98,6 +99,7 @@ def schedule(
         context: the ports.
         owner: names this invocation; written into the claims it works on.
         deadline: epoch seconds at which this invocation ends at the latest.
+        manifest_state: what was found out about the cluster's manifests.
 
     Raises:
         ClusterError: the cluster cannot be read; nothing was launched.
@@ -124,11 +126,11 @@ def schedule(
         event_id=event_id or f"invocation/{owner}",
     )
     sweeping = any(isinstance(hint, Sweep) for hint in hints)
-    run = _Run(settings, attempt, origin, context, sweeping=sweeping)
+    run = _Run(settings, manifest_state, attempt, origin, context, sweeping=sweeping)
     # The pods are looked at from reading to launching; until they are gone again there is nothing to collect.
     with garbage_collection_paused():
         report = run.until_done(named=_named_pods(hints))
-    if sweeping and not report.unfinished and not settings.suspended:
+    if sweeping and not report.unfinished and not manifest_state.suspended:
         dry_run_launches(settings, context, deadline=deadline)
     return report
 
@@ -332,9 +334,17 @@ class _Run:
     """The rounds of one invocation."""
 
     def __init__(
-        self, settings: ClusterSettings, attempt: Attempt, origin: ClaimOrigin, context: FlowContext, *, sweeping: bool
+        self,
+        settings: ClusterSettings,
+        manifest_state: ManifestState,
+        attempt: Attempt,
+        origin: ClaimOrigin,
+        context: FlowContext,
+        *,
+        sweeping: bool,
     ) -> None:
         self._settings = settings
+        self._manifest_state = manifest_state
         self._attempt = attempt
         self._origin = origin
         self._context = context
@@ -386,7 +396,7 @@ class _Run:
         """Remind the lifecycle of what it may have missed; pods are planned for whether or not that works."""
         try:
             if inputs is None:
-                sweep(self._settings, (), self._context)
+                sweep(self._settings, (), self._context, manifest_state=self._manifest_state)
                 return
             look = cache(lambda: self._priced_snapshot(inputs, self._supply.known()))
             self._refused = sweep(
@@ -396,6 +406,7 @@ class _Run:
                 types_for=lambda claim: look().types_for(claim),
                 inputs=inputs,
                 policies=self._policies,
+                manifest_state=self._manifest_state,
             )
         except ShiplapError as error:
             self._context.meter.count("SweepsIncomplete")
@@ -405,10 +416,10 @@ class _Run:
         """Resume what was begun, else plan and launch; whether nothing is left for another round."""
         if inputs.state.frozen_at:
             return self._end_what_was_begun(inputs)
-        if self._settings.suspended:
-            reason = f"nothing is launched now: {self._settings.suspended}"
+        if self._manifest_state.suspended:
+            reason = f"nothing is launched now: {self._manifest_state.suspended}"
             self._unschedulable = tuple(Unschedulable(_reference(pod), reason) for pod in inputs.view.unbound)
-            if self._settings.suspended != NO_NODE_POOL:
+            if self._manifest_state.suspended != NO_NODE_POOL:
                 return True
             self._held_back = self._unschedulable
             inputs = msgspec.structs.replace(inputs, view=msgspec.structs.replace(inputs.view, pods=()))
@@ -416,7 +427,7 @@ class _Run:
             inputs = self._without_held_pods(inputs)
         orphaned = self._orphaned(inputs)
         self._supply.add({claim.plan.node_class for claim in inputs.state.claims if claim.is_standalone})
-        if self._settings.standalone_claims:
+        if self._manifest_state.standalone_claims:
             self._find_standalone()
         if not orphaned and not self._standalone and not self._may_plan_pods(inputs):
             return True
@@ -452,7 +463,7 @@ class _Run:
     def _find_standalone(self) -> None:
         """Look for NodeClaims of users that have no claim, and have their EC2NodeClasses looked up."""
         cluster, context = self._settings.name, self._context
-        self._standalone, ended = not_begun(cluster, self._settings.standalone_claims, context)
+        self._standalone, ended = not_begun(cluster, self._manifest_state.standalone_claims, context)
         delete_ended(cluster, ended, context)
         self._supply.add({item.node_class for item in self._standalone})
 
@@ -488,8 +499,8 @@ class _Run:
         return self._priced_snapshot(inputs, supply)
 
     def _priced_snapshot(self, inputs: DecisionInputs, supply: LaunchSupply) -> PricedSnapshot:
-        settings = msgspec.structs.replace(self._settings, standalone_claims=self._standalone)
-        return priced_snapshot(settings, inputs, supply, self._context, self._policies)
+        inputs = msgspec.structs.replace(inputs, standalone_claims=self._standalone)
+        return priced_snapshot(self._settings, inputs, supply, self._context, self._policies)
 
     def _plan_and_launch(self, priced: PricedSnapshot, limits: _LaunchLimits, inputs: DecisionInputs) -> bool:
         """Plan, commit, record and launch; whether nothing is left to plan again."""

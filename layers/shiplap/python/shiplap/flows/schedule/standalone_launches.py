@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
 from shiplap.flows.context import FlowContext
-from shiplap.flows.live_settings import NO_NODE_POOL, KnownManifests, lease_held
+from shiplap.flows.live_settings import KnownManifests, ManifestState, lease_held
 from shiplap.flows.optional.optional_calls import CLAIM_OBJECTS
 from shiplap.flows.pod_events import COMPONENT
 from shiplap.kubernetes.names import LABEL_VALUE_MAX, claim_name
@@ -36,18 +36,21 @@ _UID_DIGITS = 8
 _LONGEST_MESSAGE = 1024
 
 
-def with_standalone_claims(settings: ClusterSettings, context: FlowContext, known: KnownManifests) -> ClusterSettings:
-    """The settings with the NodeClaims that users wrote; objects that cannot be launched for are deleted.
+def with_standalone_claims(
+    state: ManifestState, settings: ClusterSettings, context: FlowContext, known: KnownManifests
+) -> ManifestState:
+    """Return the state with the NodeClaims that users wrote; objects that cannot be launched for are deleted.
 
-    There are none while the cluster is suspended, but for want of a NodePool: nothing of one is needed here.
+    Returns none while the cluster is suspended, unless the only reason is that there is no NodePool: NodeClaims need
+    none.
     """
-    if not settings.live_manifests or settings.paused or settings.suspended not in ("", NO_NODE_POOL):
-        return settings
+    if not settings.live_manifests or settings.paused or not state.shows_claims:
+        return state
     from shiplap.manifests.validation.standalone_objects import standalone_objects  # noqa: PLC0415 - live manifests only
 
     try:
-        if settings.suspended and lease_held(settings, context):
-            return settings
+        if state.suspended and lease_held(settings, context):
+            return state
         found = standalone_objects(
             context.cluster.node_claim_objects(),
             {node_class.metadata.name for node_class in settings.manifests.node_classes},
@@ -57,10 +60,10 @@ def with_standalone_claims(settings: ClusterSettings, context: FlowContext, know
     except ClusterError as error:
         context.meter.count("NodeClaimsNotRead")
         _LOG.warning("NodeClaims not read: %s", error, extra={"cluster": settings.name})
-        return settings
+        return state
     for item in found.futile:
         delete_futile(settings.name, item.name, item.uid, item.reason, context)
-    return replace(settings, standalone_claims=found.wanted)
+    return replace(state, standalone_claims=found.wanted)
 
 
 def not_begun(

@@ -19,7 +19,7 @@ from shiplap.errors import ClusterError, StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import handle_notice
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
-from shiplap.flows.live_settings import NO_NODE_POOL, KnownManifests, lease_held
+from shiplap.flows.live_settings import AS_DEPLOYED, KnownManifests, ManifestState, lease_held
 from shiplap.flows.optional.optional_calls import MEMORY, SHOWN_OBJECTS
 from shiplap.flows.shown_claims import take_steps
 from shiplap.flows.sweep.sweep import in_turn
@@ -36,12 +36,17 @@ MOST_CLAIM_OBJECTS = 200
 """NodeClaim objects written by one sweep: each is a request or two, and ten thousand claims must not hold it up."""
 
 
-def publish_statuses(settings: ClusterSettings, context: FlowContext, known: KnownManifests) -> None:
+def publish_statuses(
+    settings: ClusterSettings,
+    context: FlowContext,
+    known: KnownManifests,
+    manifest_state: ManifestState = AS_DEPLOYED,
+) -> None:
     """Write the statuses of a cluster's manifests, and its NodeClaim objects; none while the cluster is suspended.
 
     Without a NodePool they are written: NodeClaims of users need none, and their EC2NodeClasses have statuses.
     """
-    if not settings.live_manifests or settings.suspended not in ("", NO_NODE_POOL):
+    if not settings.live_manifests or not manifest_state.shows_claims:
         return
     try:
         # Karpenter may have begun while this invocation launched nodes.

@@ -13,6 +13,7 @@ from shiplap.flows.context import FlowContext, TypesFor
 from shiplap.flows.learn import instance_of
 from shiplap.flows.lifecycle.drain import is_cordoned
 from shiplap.flows.lifecycle.pod_placement import NONE, withdraw
+from shiplap.flows.live_settings import AS_DEPLOYED, ManifestState
 from shiplap.flows.optional.optional_calls import LAUNCH_TEMPLATES
 from shiplap.flows.planning.decision_inputs import DecisionInputs
 from shiplap.flows.planning.futile_launches import record_refusals
@@ -74,6 +75,7 @@ def sweep(
     types_for: TypesFor | None = None,
     inputs: DecisionInputs | None = None,
     policies: ActivePolicies = NO_POLICIES,
+    manifest_state: ManifestState = AS_DEPLOYED,
 ) -> Mapping[str, Refusals]:
     """Do all of `CHORES` for a cluster, in their order.
 
@@ -84,6 +86,7 @@ def sweep(
         types_for: the instance types sold to a claim, asked for only where they matter; None when the cluster is gone.
         inputs: what a decision reads of the cluster; None when it is gone.
         policies: those of the cluster, with what they have read.
+        manifest_state: what was found out about the cluster's manifests.
 
     Returns:
         Pods that do not run on nodes of theirs, as is known then. Of claims nothing: the lifecycle function reads them
@@ -94,7 +97,7 @@ def sweep(
     """
     cluster = _SweptCluster(settings, nodes, context, types_for, inputs, policies)
     for chore in CHORES:
-        if not (settings.suspended and chore in _ENDING_NODES):
+        if not (manifest_state.suspended and chore in _ENDING_NODES):
             chore(cluster)
     return cluster.refusals
 
