@@ -43,40 +43,75 @@ TypesFor = Callable[[NodeClaim], Mapping[str, InstanceType]]
 
 
 class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The ports of one cluster's flows.
-
-    `source` refreshes the catalogue, `health` tells of sick instances and zones, `status` holds what the last
-    inspection of EC2NodeClasses found, `dry_runs` what EC2 said to launches that were tried out, `joins` how nodes
-    have joined, `snapshots` the pods of large clusters, `manifests` those last read from the cluster,
-    `memory` what disruption remembers, `sleep` what is remembered of its sleep, `commitments` those of the account in
-    the cluster's Region, `spot_evidence`
-    what is known of spot where `spotRisk` is on; None where a function may not ask. `optional` bounds what no decision
-    needs; without it nothing is bounded. `policies` names the optional features that are on.
-    """
+    """The ports of one cluster's flows. A port that may be None is None where a function may not ask it."""
 
     clock: Clock
+
     cluster: ClusterApi
+    """The Kubernetes API of the cluster."""
+
     compute: Compute
+    """EC2: launches, instances, and the answers to the selectors of EC2NodeClasses."""
+
     state: StateStore
+    """Claims, commands and the epoch."""
+
     capacity: CapacityStore
+    """Learned capacity, and leases of nodes that explore an estimate."""
+
     catalog: CatalogStore
+    """Instance types and prices of the Region."""
+
     bus: EventBus
+    """Publishes events for users and other functions."""
+
     timers: Timers
+    """Wakes the lifecycle function for a claim."""
+
     recorder: FlightRecorder
+    """Keeps decisions for replay."""
+
     meter: Meter
+    """Counts metrics."""
+
     source: CatalogSource | None = None
+    """Refreshes the catalogue."""
+
     health: HealthSource | None = None
+    """Finds sick instances, and zones that traffic was shifted away from."""
+
     joins: JoinLog | None = None
+    """How nodes have joined."""
+
     status: StatusStore | None = None
+    """The result of the last inspection of EC2NodeClasses."""
+
     dry_runs: DryRunStore | None = None
+    """EC2's answers to dry-run launches."""
+
     snapshots: SnapshotStore | None = None
+    """The bound pods of large clusters."""
+
     manifests: ManifestStore | None = None
+    """The manifests that were last read from the cluster."""
+
     memory: MemoryStore | None = None
+    """What disruption remembers of nodes between its decisions."""
+
     sleep: SleepStore | None = None
+    """Notes on the cluster's sleep."""
+
     commitments: CommitmentStore | None = None
+    """The account's commitments in the cluster's Region."""
+
     spot_evidence: SpotEvidenceStore | None = None
+    """What is known of spot interruptions; None where `spotRisk` is off, too."""
+
     optional: OptionalCalls | None = None
+    """Bounds calls that no decision needs; without it nothing is bounded."""
+
     policies: tuple[str, ...] = ()
+    """Names of the optional features that are on, in the order of the registry."""
 
     def within(self, part: OptionalPart, port: Port) -> Port:
         """A port of this context, for calls that no decision waits for longer than the part may last."""

@@ -25,22 +25,34 @@ from shiplap.aws.session import client, credentials, hurried_client
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import WarmMemory, counted_errors
-from shiplap.flows.optional.optional_calls import DEAD_LETTERS, METRICS, OptionalCalls
+from shiplap.flows.optional.optional_calls import DEAD_LETTERS, METRICS, OptionalCalls, Port
 from shiplap.flows.turns import ThreadPerProbe
 from shiplap.ports import (
     INSTALL_DIMENSION,
     METRICS_NAMESPACE,
+    CapacityStore,
     CatalogSource,
     CatalogStore,
     ClusterApi,
     CommitmentSource,
+    CommitmentStore,
+    Compute,
     DeadLetters,
+    DryRunStore,
+    EventBus,
+    FlightRecorder,
+    HealthSource,
+    JoinLog,
     KeptIdentityStore,
+    ManifestStore,
     MemoryStore,
-    Meter,
     NodeIdentities,
+    SleepStore,
+    SnapshotStore,
+    SpotEvidenceStore,
     StateStore,
     StatusStore,
+    Timers,
 )
 from shiplap.settings import ClusterSettings, OtlpSettings, ResourceNames, Settings
 
@@ -116,6 +128,11 @@ class Lazy:
             if self._made is None:
                 self._made = self._make()
         return getattr(self._made, name)
+
+
+def lazily(make: Callable[[], Port]) -> Port:
+    """Return a port that is made when it is first used."""
+    return cast("Port", Lazy(make))
 
 
 class Install:
@@ -197,12 +214,11 @@ class Install:
     @cached_property
     def state(self) -> StateStore:
         """The state of all clusters, for what does not name its cluster."""
-        return cast("StateStore", Lazy(self._state))
+        return lazily(self._state)
 
     @cached_property
     def dead_letters(self) -> DeadLetters:
-        letters = cast("DeadLetters", Lazy(self._dead_letters))
-        return self.optional.within(DEAD_LETTERS, letters, self.clock)
+        return self.optional.within(DEAD_LETTERS, lazily(self._dead_letters), self.clock)
 
     @cached_property
     def memory(self) -> MemoryStore:
@@ -232,7 +248,7 @@ class Install:
     @cached_property
     def status(self) -> StatusStore:
         """The store of what is known of the clusters' EC2NodeClasses."""
-        return cast("StatusStore", Lazy(self._status))
+        return lazily(self._status)
 
     def catalog_source(self, region: str) -> CatalogSource:
         """Return the source of a region's catalogue."""
@@ -273,31 +289,31 @@ class Install:
         return BucketKeptIdentities(client("s3"), self._names.bucket, region)
 
     def _context(self, cluster: ClusterSettings) -> FlowContext:
-        made: dict[str, Callable[[], object]] = {
-            "cluster": lambda: self._cluster(cluster),
-            "compute": lambda: self._compute(cluster),
-            "state": self._state,
-            "capacity": self._capacity,
-            "catalog": lambda: self.catalog_store(cluster.region),
-            "source": lambda: self.catalog_source(cluster.region),
-            "bus": self._bus,
-            "timers": lambda: self._timers(cluster),
-            "recorder": self._recorder,
-            "health": lambda: self._health(cluster),
-            "joins": self._joins,
-            "status": self._status,
-            "dry_runs": self._dry_runs,
-            "snapshots": self._snapshots,
-            "manifests": self._manifests,
-            "memory": lambda: self.memory,
-            "sleep": self._sleep,
-            "commitments": lambda: self._commitments(cluster.region),
-        }
-        if cluster.spot_risk.is_on:
-            made["spot_evidence"] = self._spot_evidence
-        ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
-        meter, on = cast("Meter", self.meter), cluster.policies_on
-        return FlowContext(clock=self.clock, meter=meter, optional=self.optional, policies=on, **ports)
+        return FlowContext(
+            clock=self.clock,
+            cluster=lazily(lambda: self._cluster(cluster)),
+            compute=lazily(lambda: self._compute(cluster)),
+            state=lazily(self._state),
+            capacity=lazily(self._capacity),
+            catalog=lazily(lambda: self.catalog_store(cluster.region)),
+            bus=lazily(self._bus),
+            timers=lazily(lambda: self._timers(cluster)),
+            recorder=lazily(self._recorder),
+            meter=self.meter,
+            source=lazily(lambda: self.catalog_source(cluster.region)),
+            health=lazily(lambda: self._health(cluster)),
+            joins=lazily(self._joins),
+            status=lazily(self._status),
+            dry_runs=lazily(self._dry_runs),
+            snapshots=lazily(self._snapshots),
+            manifests=lazily(self._manifests),
+            memory=lazily(lambda: self.memory),
+            sleep=lazily(self._sleep),
+            commitments=lazily(lambda: self._commitments(cluster.region)),
+            spot_evidence=lazily(self._spot_evidence) if cluster.spot_risk.is_on else None,
+            optional=self.optional,
+            policies=cluster.policies_on,
+        )
 
     def _cluster(self, cluster: ClusterSettings) -> ClusterApi:
         from shiplap.cluster.list_pages import page_bytes_of  # noqa: PLC0415 - see the module's docstring
@@ -328,7 +344,7 @@ class Install:
             page_bytes=page_bytes,
         )
 
-    def _compute(self, cluster: ClusterSettings) -> object:
+    def _compute(self, cluster: ClusterSettings) -> Compute:
         from shiplap.aws.ec2.ec2_compute import Ec2Compute  # noqa: PLC0415
         from shiplap.aws.ec2.request_pace import RequestPace, paced  # noqa: PLC0415
 
@@ -342,7 +358,7 @@ class Install:
             clock=self.clock.now,
         )
 
-    def _health(self, cluster: ClusterSettings) -> object:
+    def _health(self, cluster: ClusterSettings) -> HealthSource:
         from shiplap.aws.health import Ec2Health  # noqa: PLC0415
 
         return Ec2Health(
@@ -353,72 +369,72 @@ class Install:
             clock=self.clock.now,
         )
 
-    def _status(self) -> object:
+    def _status(self) -> StatusStore:
         from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415
 
         return BucketStatus(client("s3"), self._names.bucket)
 
-    def _commitments(self, region: str) -> object:
+    def _commitments(self, region: str) -> CommitmentStore:
         from shiplap.aws.bucket import BucketCommitments  # noqa: PLC0415
 
         return BucketCommitments(client("s3"), self._names.bucket, region)
 
-    def _dry_runs(self) -> object:
+    def _dry_runs(self) -> DryRunStore:
         from shiplap.aws.bucket import BucketDryRuns  # noqa: PLC0415
 
         return BucketDryRuns(client("s3"), self._names.bucket)
 
-    def _snapshots(self) -> object:
+    def _snapshots(self) -> SnapshotStore:
         from shiplap.aws.bucket import BucketSnapshots  # noqa: PLC0415
 
         return BucketSnapshots(client("s3"), self._names.bucket)
 
-    def _manifests(self) -> object:
+    def _manifests(self) -> ManifestStore:
         from shiplap.aws.bucket import BucketManifests  # noqa: PLC0415
 
         return BucketManifests(client("s3"), self._names.bucket)
 
-    def _joins(self) -> object:
+    def _joins(self) -> JoinLog:
         from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415
 
         return DynamoJoins(client("dynamodb"), self._names.state_table)
 
-    def _sleep(self) -> object:
+    def _sleep(self) -> SleepStore:
         from shiplap.aws.dynamodb.sleep_notes import DynamoSleep  # noqa: PLC0415
 
         return DynamoSleep(client("dynamodb"), self._names.state_table)
 
-    def _state(self) -> object:
+    def _state(self) -> StateStore:
         from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415
 
         return DynamoState(client("dynamodb"), self._names.state_table)
 
-    def _capacity(self) -> object:
+    def _capacity(self) -> CapacityStore:
         from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415
 
         return DynamoCapacity(client("dynamodb"), self._names.capacity_table)
 
-    def _spot_evidence(self) -> object:
+    def _spot_evidence(self) -> SpotEvidenceStore:
         from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence  # noqa: PLC0415
 
         return DynamoSpotEvidence(client("dynamodb"), self._names.capacity_table)
 
-    def _bus(self) -> object:
+    def _bus(self) -> EventBus:
         from shiplap.aws.bus import EventBridgeBus  # noqa: PLC0415
 
         return EventBridgeBus(client("events"), self._names.bus)
 
-    def _timers(self, cluster: ClusterSettings) -> object:
+    def _timers(self, cluster: ClusterSettings) -> Timers:
         from shiplap.aws.sqs import SqsTimers  # noqa: PLC0415
 
         return SqsTimers(client("sqs"), self._names.lifecycle_queue_of(cluster.network))
 
-    def _recorder(self) -> object:
+    def _recorder(self) -> FlightRecorder:
         from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415
 
         return BucketRecorder(client("s3"), self._names.bucket)
 
-    def _dead_letters(self) -> object:
+    def _dead_letters(self) -> DeadLetters:
         from shiplap.aws.sqs import SqsDeadLetters  # noqa: PLC0415
 
         return SqsDeadLetters(client("sqs"), self._names.dead_letter_queue_url)

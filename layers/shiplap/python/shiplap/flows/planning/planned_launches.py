@@ -47,20 +47,27 @@ _OF_TYPES = frozenset({labels.INSTANCE_TYPE, labels.ARCH, labels.OS})
 
 
 class ClaimOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """Holds who decided, when and why. Times are epoch seconds.
-
-    `owner` is the invocation that may launch the claims for `lease_s` from `at` on; then anybody may. `first_event_at`
-    is when the first hint that led to this was sent, `event_id` names a hint. `spec_hashes` are those of
-    EC2NodeClasses, by name, where they are known.
-    """
+    """Holds who decided, when and why. Times are epoch seconds."""
 
     cluster: str
+
     owner: str
+    """The invocation that alone may launch the claims during its lease; then any may. Empty: any may at once."""
+
     at: float
+    """The time of the decision."""
+
     lease_s: float
+    """How long the lease lasts, in seconds."""
+
     first_event_at: float = 0.0
+    """When the first hint that led to the decision was sent."""
+
     event_id: str = ""
+    """The id of that hint."""
+
     spec_hashes: Mapping[str, str] = {}
+    """The hashes of EC2NodeClasses, by name, where they are known."""
 
 
 def records_of(planned: Iterable[PlannedClaim], origin: ClaimOrigin) -> list[NodeClaim]:

@@ -59,53 +59,76 @@ class NodeClassCatalog(msgspec.Struct, frozen=True):
 
 
 class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Knobs of a decision. `preference_policy` Respect|Ignore, `min_values_policy` Strict|BestEffort.
-
-    `max_instance_types` caps a claim's launch list; `improve_s` is the time budget of the cost search (0: the
-    first plan only); `explore` allows claims that rely on estimates nobody has verified yet; `autoscaler_hold_s` is how
-    long a pod is left alone after Cluster Autoscaler launched a node for it; `default_spread` are the spread
-    constraints of pods that have none, their selectors still open. `reserved_policy` Strict|Fallback: whether pods wait
-    for the next decision when this one gives away the last instances of a reservation they could use. `claim_rules` say
-    which pods are ours; without any, all are.
-    """
+    """The settings of a cluster that a scheduling decision depends on."""
 
     preference_policy: str = "Respect"
+    """Respect|Ignore: whether preferences of pods are constraints as long as they can be met."""
+
     min_values_policy: str = "Strict"
+    """Strict|BestEffort: whether a NodePool's `minValues` must be met."""
+
     max_instance_types: int = 60
+    """Caps the launch list of a claim."""
+
     improve_s: float = 0.0
+    """The effort of the cost search, in seconds of a server core; 0 for the first plan only."""
+
     explore: bool = True
+    """True to allow claims that rely on estimates nobody has verified yet."""
+
     autoscaler_hold_s: float = 600.0
+    """How long a pod is left alone after Cluster Autoscaler launched a node for it, in seconds."""
+
     default_spread: tuple[TopologySpreadConstraint, ...] = ()
+    """The spread constraints of pods that have none, their selectors still open."""
+
     reserved_policy: str = "Strict"
+    """Strict|Fallback: whether pods wait for the next decision when this one gives away the last instances of a
+    reservation they could use."""
+
     claim_rules: tuple[ClaimRule, ...] = ()
+    """The pods that are ours; without any rule, all are."""
 
 
 class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
-    """The cluster's objects as listed. `pods` holds bound and pending ones; `events` only Cluster Autoscaler's.
-
-    The storage objects are empty when no pod that needs a node has claims, `namespaces` unless a pod selects them by
-    their labels, Services and controllers unless there are default spread constraints, `scalables` unless a
-    CapacityBuffer is made of one, `pod_disruption_budgets` unless a node is on its way out. `unreadable` are objects
-    that were set aside.
-    """
+    """The cluster's objects as listed. Kinds that few decisions need are empty for the rest."""
 
     pods: tuple[Pod, ...] = ()
+    """Bound and pending pods."""
+
     nodes: tuple[Node, ...] = ()
+
     daemon_sets: tuple[DaemonSet, ...] = ()
+
     events: tuple[Event, ...] = ()
+    """Events of Cluster Autoscaler only."""
+
     version: str = ""
+    """The resourceVersion of the list of pending pods."""
+
+    # Storage objects: empty when no pod that needs a node has claims.
     persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
     persistent_volumes: tuple[PersistentVolume, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
     csi_nodes: tuple[CSINode, ...] = ()
+
     namespaces: tuple[Namespace, ...] = ()
+    """Empty unless a pod selects namespaces by their labels."""
+
+    # Services and controllers: empty unless there are default spread constraints.
     services: tuple[Service, ...] = ()
     replica_sets: tuple[ReplicaSet, ...] = ()
     stateful_sets: tuple[StatefulSet, ...] = ()
     replication_controllers: tuple[ReplicationController, ...] = ()
+
     scalables: tuple[Scalable, ...] = ()
+    """Workloads that CapacityBuffers are made of."""
+
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    """Empty unless a node is on its way out."""
+
     unreadable: tuple[Unreadable, ...] = ()
+    """Objects that were set aside."""
 
     def once(self, question: Callable[[ClusterView], Answer]) -> Answer:
         """The answer to a pure question about this view, looked for once: many ask the same of every object.
@@ -185,34 +208,51 @@ class PolicyInput(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All inputs of one scheduling decision. `now` is epoch seconds; `claims` are those in flight or leaving.
-
-    `catalogs` already leave out offerings that are unavailable now (their `available` is false). `missed_pods` are the
-    uids of pods whose node turned out too small: they are planned with learned or careful capacity only.
-    `install` decides: two installs that look at one cluster must not give their claims the same names.
-    `closed_claims` are names of claims that take no more pods: their allocatable is what those request that they have.
-    `piloted` holds `ami/instance type#kubelet hash` keys that another claim in flight is exploring.
-    `standalone_claims` are NodeClaims that users wrote and that nothing was launched for yet, sorted by name.
-    `policies` are the inputs of the optional features that are on, at most one of each kind, by their stage.
-    `domain_pools` are the NodePools whose domains count for topology constraints where `manifests` has them with less
-    room, such as what ceilings leave; without any, those of `manifests` count.
-    """
+    """All inputs of one scheduling decision."""
 
     cluster: str
+
     now: float
+    """The time of the decision, epoch seconds."""
+
     view: ClusterView = ClusterView()
+    """The objects of the cluster."""
+
     claims: tuple[NodeClaim, ...] = ()
+    """Claims in flight or leaving; in a decision on disruption, those in service as well."""
+
     closed_claims: frozenset[str] = frozenset()
+    """Names of claims that take no more pods: their allocatable is what those request that they have."""
+
     manifests: Manifests = Manifests()
+    """NodePools and the objects beside them, without user data."""
+
     catalogs: tuple[NodeClassCatalog, ...] = ()
+    """The instance types of each EC2NodeClass; offerings that are unavailable now are marked."""
+
     missed_pods: frozenset[str] = frozenset()
+    """Uids of pods whose node turned out too small: they are planned with learned or careful capacity only."""
+
     piloted: frozenset[str] = frozenset()
+    """Keys `ami/instance type#kubelet hash` of estimates that another claim in flight is exploring."""
+
     settings: SchedulingSettings = SchedulingSettings()
+
     epoch: int = 0
+    """The epoch of the state that was read; a commit holds only while it stands."""
+
     install: str = ""
+    """The install that decides: two installs of one cluster must not give their claims the same names."""
+
     standalone_claims: tuple[StandaloneClaim, ...] = ()
+    """NodeClaims that users wrote and that nothing was launched for yet, sorted by name."""
+
     policies: tuple[PolicyInput, ...] = ()
+    """The inputs of the optional features that are on, at most one of each kind, by their stage."""
+
     domain_pools: tuple[NodePool, ...] = ()
+    """The NodePools whose domains count for topology constraints, where `manifests` has them with less room, such as
+    what ceilings leave; without any, those of `manifests` count."""
 
     def policy(self, kind: type[Input]) -> Input | None:
         """Return the input of one kind, None where that feature is off."""
