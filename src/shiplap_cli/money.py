@@ -8,7 +8,7 @@ from shiplap.disruption.commands import DisruptionProposal
 from shiplap.disruption.current_prices import node_prices
 from shiplap.instances.offerings.node_prices import UNKNOWN_PRICE, Price, total_price
 from shiplap.kubernetes.objects import Node
-from shiplap.scheduling.model.claim_nodes import pair
+from shiplap.scheduling.model.planned_pods import pair
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from shiplap.kubernetes.objects import MOST_ENTRIES, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
-from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
-from shiplap.scheduling.packing.planned_resources import MOST_RESOURCES
+from shiplap.scheduling.packing.compiled_snapshot import MOST_RESOURCES, compile_snapshot
 from tests.conformance import given as case
 from tests.conformance.catalogues import incrementing_types
 

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling.model import read_terms
-from shiplap.scheduling.model.read_terms import UNREAD_PREFERENCES
+from shiplap.scheduling.model import topology_constraints
+from shiplap.scheduling.model.topology_constraints import UNREAD_PREFERENCES
 from shiplap.scheduling.packing import pack
 from shiplap.scheduling.planner import plan, solve
-from shiplap.scheduling.supply import claim_groups, openings
+from shiplap.scheduling.supply import open_claims, openings
 from tests.adversarial import PREFERRED, REQUIRED, ZONE, drawn
 from tests.conformance.catalogues import incrementing_types
 from tests.conformance.given import given, pod, rule
@@ -26,7 +26,7 @@ def own_labels(*, ports: tuple[int, ...] = (), cpu: str = "3") -> list[Pod]:
     ]
 
 
-def net_of(group: claim_groups.ClaimGroup) -> claim_groups.Ints:
+def net_of(group: open_claims.ClaimGroup) -> open_claims.Ints:
     return group.net
 
 
@@ -64,7 +64,7 @@ def test_a_share_of_comparisons_leaves_ordinary_batches_alone() -> None:
 def test_net_resources_of_row_sets_are_forgotten_beyond_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = drawn(61128155, 60)
     before = plan(snapshot)
-    monkeypatch.setattr(claim_groups, "_MOST_NET_BYTES", 10_000)
+    monkeypatch.setattr(open_claims, "_MOST_NET_BYTES", 10_000)
     _, packing = solve(snapshot)
     groups = packing.openings.open.groups.all
     kept = groups[0].row_set.nets
@@ -123,7 +123,7 @@ def _spread_out(number: int, terms: int, *, preferred: bool) -> Pod:
 @pytest.mark.parametrize("preferred", [True, False])
 def test_a_decision_reads_so_many_topology_constraints(preferred: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A decision reads the constraints of pods with few. Pods left out, and what claims gave up, show the reason."""
-    monkeypatch.setattr(read_terms, "MOST_TERMS", 50)
+    monkeypatch.setattr(topology_constraints, "MOST_TERMS", 50)
     waiting = [_spread_out(number, 20 if number % 4 == 3 else 2, preferred=preferred) for number in range(16)]
     snapshot = given(*waiting, types=incrementing_types(4)).snapshot
     compiled, _ = solve(snapshot)
@@ -139,5 +139,5 @@ def test_a_decision_reads_so_many_topology_constraints(preferred: bool, monkeypa
 
 
 def test_equal_constraints_count_once_towards_what_a_decision_reads() -> None:
-    assert not read_terms.beyond_the_bound([read_terms.MOST_TERMS] * 3, lambda _: "the same")
-    assert read_terms.beyond_the_bound([read_terms.MOST_TERMS] * 3, lambda place: place) == {1, 2}
+    assert not topology_constraints.beyond_the_bound([topology_constraints.MOST_TERMS] * 3, lambda _: "the same")
+    assert topology_constraints.beyond_the_bound([topology_constraints.MOST_TERMS] * 3, lambda place: place) == {1, 2}

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shiplap.scheduling.model.scheduling_plan import MOST_WORDS
-from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
-from shiplap.scheduling.packing.planned_resources import MOST_RESOURCES
+from shiplap.scheduling.packing.compiled_snapshot import MOST_RESOURCES, compile_snapshot
 from shiplap.scheduling.planner import plan
 from tests.hostile_clusters import DIMENSIONS, HostileCluster, StoredLists, cluster_of, drawn_cluster, snapshot_of
 from tests.thoroughness import draws

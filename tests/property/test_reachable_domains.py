@@ -11,8 +11,7 @@ from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import pack, solve
-from shiplap.scheduling.supply.claim_groups import ClaimGroups
-from shiplap.scheduling.supply.open_claims import PlacementAttempt
+from shiplap.scheduling.supply.open_claims import ClaimGroups, PlacementAttempt
 from shiplap.scheduling.supply.openings import PossibleNodes
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.reachable_domains import ReachableDomains

@@ -8,7 +8,7 @@ import pytest
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.scheduling.model.claim_nodes import leaving, pair
+from shiplap.scheduling.model.planned_pods import leaving, pair
 from tests.node_claims import node_claim
 
 

@@ -13,7 +13,7 @@ from shiplap.errors import InvalidInput
 from shiplap.instances.offerings.node_prices import capacity_type_of
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import name_of_label
-from shiplap.scheduling.model.claim_nodes import pair
+from shiplap.scheduling.model.planned_pods import pair
 from shiplap_cli.output import Printed
 
 

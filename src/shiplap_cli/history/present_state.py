@@ -15,7 +15,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Taint
 from shiplap.kubernetes.taints import is_disrupted
 from shiplap.manifests.nodeclaim import FINAL, IN_FLIGHT, LEAVING, NodeClaim
-from shiplap.scheduling.model.claim_nodes import pair
+from shiplap.scheduling.model.planned_pods import pair
 from shiplap_cli.explain.node_account import NodeAccount, node_account_of
 from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs

@@ -16,7 +16,7 @@ from shiplap.manifests.custom_resources import NodeClassReference, RequirementSp
 from shiplap.manifests.files.documents import Document
 from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, NodeClaim, PodReference
 from shiplap.manifests.times import seconds, seconds_or_never
-from shiplap.scheduling.model.claim_nodes import pair
+from shiplap.scheduling.model.planned_pods import pair
 from shiplap_cli.inputs import object_validation
 from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
 

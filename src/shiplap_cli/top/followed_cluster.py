@@ -14,7 +14,7 @@ from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.records.disruption_record import Headline
-from shiplap.scheduling.model.claim_nodes import pair
+from shiplap.scheduling.model.planned_pods import pair
 from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
 from shiplap_cli.inputs.cluster_inputs import region_of, regions_of
 from shiplap_cli.top.followed_install import ClaimsRead, DecisionsRead, LinesRead, SourceRead, claim_steps

@@ -25,8 +25,7 @@ from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.manifests.times import seconds_or_never
-from shiplap.scheduling.model.claim_nodes import pair, why_it_stays
-from shiplap.scheduling.model.planned_pods import do_not_disrupt, is_recreated
+from shiplap.scheduling.model.planned_pods import do_not_disrupt, is_recreated, pair, why_it_stays
 from shiplap.scheduling.model.protected_pods import PdbLimits, first_protection
 from shiplap.scheduling.model.snapshot import ClusterView
 

@@ -40,8 +40,7 @@ from shiplap.kubernetes.taints import is_disrupted
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.times import seconds_or_never
-from shiplap.scheduling.model.claim_nodes import is_initialized, reports_ready
-from shiplap.scheduling.model.planned_pods import running
+from shiplap.scheduling.model.planned_pods import is_initialized, reports_ready, running
 from shiplap.scheduling.model.protected_pods import pdb_limits_of
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import PolicyInput
@@ -179,7 +178,7 @@ class DisruptionDecider:
         ]
 
     def _scale_down_pool(self, pool: NodePool, replicas: int) -> list[DisruptionProposal]:
-        from shiplap.scheduling.packing.static_surplus import (  # noqa: PLC0415 - few installs have static pools
+        from shiplap.scheduling.packing.static_pools import (  # noqa: PLC0415 - few installs have static pools
             RemovableNode,
             in_order_of_removal,
             surplus_in_service,

@@ -15,7 +15,7 @@ from shiplap.disruption.candidates import reschedulable_pods
 from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.scheduling.model.claim_nodes import pair
+from shiplap.scheduling.model.planned_pods import pair
 from shiplap.scheduling.model.snapshot import ClusterView
 
 FIRST_BACKOFF_S = 900.0

@@ -16,7 +16,7 @@ from shiplap.disruption.candidates import is_reschedulable, reschedulable_pods
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import IN_FLIGHT, PodReference
-from shiplap.scheduling.model.claim_nodes import leaving, pair
+from shiplap.scheduling.model.planned_pods import leaving, pair
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import PlanStage, Snapshot
 from shiplap.scheduling.packing.pack import Packing

@@ -15,7 +15,7 @@ from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import ACCELERATOR_DEVICES, CPU, MEMORY, PODS, parse_amount
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim, PodReference
-from shiplap.scheduling.model.claim_nodes import leaving, pair
+from shiplap.scheduling.model.planned_pods import leaving, pair
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 

@@ -20,7 +20,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.model import planned_pods
 from shiplap.scheduling.model import pod_classes as classes
-from shiplap.scheduling.model.claim_nodes import leaving, pair
+from shiplap.scheduling.model.planned_pods import leaving, pair
 from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot

@@ -47,7 +47,7 @@ from shiplap.flows.policies.policy import DecisionFacts, Launches
 from shiplap.kubernetes.names import claim_name
 from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.ports import MemoryStore
-from shiplap.scheduling.model.claim_nodes import may_be_of, pair
+from shiplap.scheduling.model.planned_pods import may_be_of, pair
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.settings import ClusterSettings

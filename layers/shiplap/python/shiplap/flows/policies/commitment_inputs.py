@@ -19,7 +19,7 @@ from shiplap.policies.commitments.account_commitments import AccountCommitments,
 from shiplap.policies.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, counted_on, room_left
 from shiplap.policies.commitments.commitment_use import SharedUse, UsedCommitments
 from shiplap.ports import CommitmentSource, CommitmentStore, DecisionState, Meter
-from shiplap.scheduling.model.claim_nodes import pair
+from shiplap.scheduling.model.planned_pods import pair
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.policies.sleep.sleep_state import SleepState
 from shiplap.policies.sleep.sleeping_pods import SleepingPods
-from shiplap.scheduling.model.claim_nodes import leaving, pair
+from shiplap.scheduling.model.planned_pods import leaving, pair
 from shiplap.scheduling.model.scheduling_plan import SLEEPS, BufferState, Unschedulable
 from shiplap.scheduling.model.snapshot import Snapshot
 

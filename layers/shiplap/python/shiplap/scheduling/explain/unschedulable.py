@@ -41,17 +41,23 @@ from shiplap.scheduling.explain.refusal_words import (
     untolerated_taints,
 )
 from shiplap.scheduling.model.pod_classes import PodClass
-from shiplap.scheduling.model.read_terms import UNREAD_PREFERENCES
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.scheduling_plan import NearestMiss, PlannedClaim, shortened
+from shiplap.scheduling.model.topology_constraints import UNREAD_PREFERENCES
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
-from shiplap.scheduling.supply.claim_groups import make_group, minimums_of
 from shiplap.scheduling.supply.instance_arrays import Offered
 from shiplap.scheduling.supply.limits import NODES
-from shiplap.scheduling.supply.open_claims import OpenClaim, PlacementAttempt, Refusal, RefusalKind
+from shiplap.scheduling.supply.open_claims import (
+    OpenClaim,
+    PlacementAttempt,
+    Refusal,
+    RefusalKind,
+    make_group,
+    minimums_of,
+)
 from shiplap.scheduling.supply.templates import FILTERED_OUT, NodeClaimTemplate
-from shiplap.scheduling.topology.closed_domains import (
+from shiplap.scheduling.topology.reachable_domains import (
     bound_keys,
     domains_left_open,
     has_binding_constraints,

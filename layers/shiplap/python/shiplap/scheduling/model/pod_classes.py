@@ -31,11 +31,12 @@ from shiplap.kubernetes.requirements import Requirement, Requirements, contradic
 from shiplap.scheduling.model.merged_terms import merged_over
 from shiplap.scheduling.model.pod_volumes import NO_VOLUMES, VolumeNeeds
 from shiplap.scheduling.model.preferences import NO_PREFERENCES, Preferences, preferred_nodes
-from shiplap.scheduling.model.read_terms import TOO_MANY, beyond_the_bound
 from shiplap.scheduling.model.topology_constraints import (
+    TOO_MANY,
     UNCONSTRAINED,
     Constraints,
     Terms,
+    beyond_the_bound,
     reads_own_labels,
     written_terms,
 )

@@ -11,7 +11,7 @@ rule. A pod that belongs to neither is not spread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -536,3 +536,30 @@ def _only_label(selector: LabelSelector | None) -> tuple[str, str] | None:
     if selector is None or selector.match_expressions or len(selector.match_labels) != 1:
         return None
     return next(iter(selector.match_labels.items()))
+
+
+MOST_TERMS = 8_192
+"""Different required topology constraints, and as many different preferred ones, of all waiting pods of a decision."""
+
+TOO_MANY = f"a decision reads {MOST_TERMS:,} different topology constraints, and those of this pod are beyond them"
+UNREAD_PREFERENCES = f"what pods prefer of topology, beyond the {MOST_TERMS:,} preferences that a decision reads"
+
+
+def beyond_the_bound(numbers: Sequence[int], written: Callable[[int], Hashable]) -> frozenset[int]:
+    """The places of the specifications whose constraints, so many of each, are not read.
+
+    `written` says what the constraints of the one at a place are: of equal ones only the first counts.
+    """
+    if sum(numbers) <= MOST_TERMS:
+        return frozenset()
+    left, known, beyond = MOST_TERMS, set[Hashable](), set[int]()
+    for place in sorted(range(len(numbers)), key=lambda place: (numbers[place], place)):
+        text = written(place)
+        if not numbers[place] or text in known:
+            continue
+        if numbers[place] > left:
+            beyond.add(place)
+            continue
+        known.add(text)
+        left -= numbers[place]
+    return frozenset(beyond)

@@ -31,8 +31,7 @@ from shiplap.scheduling.packing.size_classes import (
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, clashing_items, first_fit
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import fill_cached, improve_cached, pod_values
-from shiplap.scheduling.supply.claim_groups import ClaimGroup
-from shiplap.scheduling.supply.open_claims import PlacementAttempt, Refusal, RefusalKind
+from shiplap.scheduling.supply.open_claims import ClaimGroup, PlacementAttempt, Refusal, RefusalKind
 from shiplap.scheduling.supply.openings import Openings, PossibleNodes
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate

@@ -1,7 +1,13 @@
-"""A snapshot compiled for the packer."""
+"""A snapshot compiled for the packer, with the resources that a decision reckons with.
+
+These are the resources that pods, DaemonSets and limits name, up to a number. Each is a column of every array of
+instance types, nodes and claims. Whoever may create pods may invent names of resources, so names that no instance type
+has make room first, then names that the fewest nodes have.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,22 +18,22 @@ from msgspec.structs import replace
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.related_objects import has_claims
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.shiplap_annotations import price_rules
 from shiplap.scheduling.model import planned_pods as pods
 from shiplap.scheduling.model import pod_classes as classes
-from shiplap.scheduling.model.claim_nodes import leaving, pair
+from shiplap.scheduling.model.planned_pods import leaving, pair
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.pod_volumes import ATTACHED, PodVolumes, UnusableVolume, VolumeNeeds
 from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.model.topology_constraints import DefaultSpread, Terms, keeps_away
-from shiplap.scheduling.packing.planned_resources import axis_of, outside_of
 from shiplap.scheduling.supply.charges import limits_of_pools
-from shiplap.scheduling.supply.claim_groups import ClaimGroups
-from shiplap.scheduling.supply.daemon_terms import DaemonTerms, daemon_terms
-from shiplap.scheduling.supply.daemons import Daemon, daemons_of
+from shiplap.scheduling.supply.daemons import Daemon, DaemonTerms, daemon_terms, daemons_of
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, ExistingNodes, list_existing_nodes
-from shiplap.scheduling.supply.limits import PoolLimits
+from shiplap.scheduling.supply.limits import HOURLY, NODES, SPOT_VCPUS, PoolLimits, price_limits
 from shiplap.scheduling.supply.node_loads import NodeLoad, loads_by_node
+from shiplap.scheduling.supply.open_claims import ClaimGroups
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
 from shiplap.scheduling.supply.reservations import units_left
 from shiplap.scheduling.supply.templates import NodeClaimTemplate, templates_of, usable_pools
@@ -139,7 +145,9 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
     domain_templates = templates
     if snapshot.domain_pools:
         wide = usable_pools(snapshot.domain_pools)
-        domain_templates = templates_of(wide, catalogues_of(snapshot, wide, axis), daemons, budgets, units)
+        domain_templates = templates_of(
+            wide, catalogues_of(replace(snapshot, most_node_price={}), wide, axis), daemons, budgets, units
+        )
     on_nodes = pods_by_node(sorted_pods)
     rooms = list_existing_nodes(view.nodes, paired, waiting, on_nodes, snapshot.now, templates, snapshot.closed_claims)
     if storage is not None:
@@ -301,3 +309,39 @@ def pods_by_node(sorted_pods: pods.SortedPods) -> dict[str, list[Pod]]:
     for node, promised in sorted_pods.nominated.items():
         result[node] = [*result.get(node, ()), *promised]
     return result
+
+
+MOST_RESOURCES = 128
+"""Columns of a decision. EC2's instance types have 15 resources, device plugins of real clusters add a few."""
+
+
+def axis_of(names: Collection[str], daemons: Iterable[Daemon], pools: Iterable[NodePool], snapshot: Snapshot) -> Axis:
+    """The axis of a decision for these names, which pods request, and those of DaemonSets and limits."""
+    wanted = set(names)
+    for daemon in daemons:
+        wanted.update(daemon.requests)
+    for pool in pools:
+        wanted.update(pool.spec.limits)
+        wanted.update(price_limits(price_rules(pool)))
+    wanted -= {NODES}
+    return Axis(wanted if len(wanted) <= MOST_RESOURCES else _most_offered(wanted, snapshot))
+
+
+def outside_of(axis: Axis, requests: Collection[str]) -> str:
+    """Return why requests for these resources cannot be planned, or ""."""
+    outside = set(requests) - {NODES, *axis.names}
+    if not outside:
+        return ""
+    return (
+        f"asks for {min(outside)}: no instance type has it, and pods, DaemonSets and limits of the cluster "
+        f"name more than {MOST_RESOURCES} resources"
+    )
+
+
+def _most_offered(names: Collection[str], snapshot: Snapshot) -> list[str]:
+    """Of these names the first `MOST_RESOURCES`: first those of instance types, then by how many nodes have them."""
+    types = {name for catalog in snapshot.catalogs for item in catalog.instance_types for name in item.capacity}
+    types |= {name for overlay in snapshot.manifests.node_overlays for name in overlay.spec.capacity}
+    types |= {HOURLY, SPOT_VCPUS, *(name for name in names if name.startswith(ATTACHED))}
+    on_nodes = Counter(name for node in snapshot.view.nodes for name in node.status.allocatable)
+    return sorted(names, key=lambda name: (name not in types, -on_nodes[name], name))[:MOST_RESOURCES]

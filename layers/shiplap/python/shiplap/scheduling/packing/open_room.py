@@ -9,8 +9,7 @@ import numpy as np
 
 from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.packing.planned_claims import launch_price
-from shiplap.scheduling.supply.claim_groups import ClaimGroup
-from shiplap.scheduling.supply.open_claims import PlacementAttempt
+from shiplap.scheduling.supply.open_claims import ClaimGroup, PlacementAttempt
 from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 

@@ -29,18 +29,25 @@ from shiplap.scheduling.packing.planned_claims import launch_price, launch_price
 from shiplap.scheduling.packing.shortened_lists import limits_aside, shorten
 from shiplap.scheduling.packing.size_classes import Waiting
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.supply.claim_groups import ClaimGroup, ClaimGroups
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
-from shiplap.scheduling.supply.open_claims import OpenClaim, OpenClaims, PlacementAttempt, Refusal, RefusalKind
+from shiplap.scheduling.supply.open_claims import (
+    ClaimGroup,
+    ClaimGroups,
+    OpenClaim,
+    OpenClaims,
+    PlacementAttempt,
+    Refusal,
+    RefusalKind,
+)
 from shiplap.scheduling.supply.openings import Openings, PossibleNodes, estimates
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.crowded_spreads import any_crowded
-from shiplap.scheduling.topology.domain_combinations import DomainChoice
 from shiplap.scheduling.topology.domains import Domains, HostnameBounds
 from shiplap.scheduling.topology.even_spread import EvenSpread
 from shiplap.scheduling.topology.followers import followers_last
 from shiplap.scheduling.topology.late_domains import late_domains
+from shiplap.scheduling.topology.reachable_domains import DomainChoice
 from shiplap.scheduling.topology.topology_counts import ExpectedDomains, TopologyCounts
 
 MOST_PREFERRING, MOST_REQUIRING = 128, 512

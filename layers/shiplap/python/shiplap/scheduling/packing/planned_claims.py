@@ -21,9 +21,8 @@ from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.pod_volumes import ATTACHED
 from shiplap.scheduling.model.resources import Bools, Floats, Ints, distinct_lines, rows_holding
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, PlannedClaim
-from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.instance_arrays import TypeTable
-from shiplap.scheduling.supply.open_claims import OpenClaim
+from shiplap.scheduling.supply.open_claims import ClaimGroup, OpenClaim
 
 _MARKS = (labels.REGISTERED, labels.INITIALIZED)
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

@@ -15,9 +15,8 @@ import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.packing.planned_claims import choose_types
-from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.limits import PoolLimits
-from shiplap.scheduling.supply.open_claims import OpenClaims
+from shiplap.scheduling.supply.open_claims import ClaimGroup, OpenClaims
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 

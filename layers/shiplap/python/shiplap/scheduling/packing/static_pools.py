@@ -6,7 +6,7 @@ the order in which they should go. Pods matter only for that order; they use the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -16,22 +16,28 @@ from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod, Toleration
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.requirements import Requirements
+from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import LEAVING, NodeClaim
 from shiplap.manifests.shiplap_annotations import price_rules
-from shiplap.scheduling.model.claim_nodes import is_initialized, why_it_stays
+from shiplap.manifests.times import seconds_or_never
+from shiplap.scheduling.model.planned_pods import (
+    do_not_disrupt,
+    is_initialized,
+    owner_kind,
+    reports_ready,
+    why_it_stays,
+)
 from shiplap.scheduling.model.pod_classes import PodClass
-from shiplap.scheduling.model.protected_pods import PdbLimits
+from shiplap.scheduling.model.protected_pods import PdbLimits, first_protection
 from shiplap.scheduling.model.resources import PLENTY, Axis, Ints
 from shiplap.scheduling.model.scheduling_plan import StaticPool
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.model.topology_constraints import UNCONSTRAINED
-from shiplap.scheduling.packing.static_surplus import RemovableNode, in_order_of_removal, surplus_in_service
 from shiplap.scheduling.supply.charges import limits_of_pools
-from shiplap.scheduling.supply.claim_groups import ClaimGroups
 from shiplap.scheduling.supply.daemons import Daemon
 from shiplap.scheduling.supply.limits import NODES, PoolLimits, price_limits
-from shiplap.scheduling.supply.open_claims import OpenClaim, OpenClaims, PlacementAttempt, RefusalKind
+from shiplap.scheduling.supply.open_claims import ClaimGroups, OpenClaim, OpenClaims, PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
 from shiplap.scheduling.supply.reservations import units_left
@@ -171,3 +177,44 @@ class _StaticClaimOpener:
             if template.steady:
                 place = 0
         return opened, reason
+
+
+_STAYING_OWNERS = ("DaemonSet", "Node")
+
+
+class RemovableNode(msgspec.Struct, frozen=True):
+    """A node that may go, and the unfinished pods on it."""
+
+    node: Node
+    pods: Sequence[Pod]
+
+
+def surplus_in_service(nodes: Iterable[Node], replicas: int) -> int:
+    """Return by how many the nodes in service exceed the replicas.
+
+    Claims and nodes that are still coming go before nodes in service.
+    """
+    return max(sum(map(is_initialized, nodes)) - replicas, 0)
+
+
+def in_order_of_removal(
+    pool: NodePool, removable: Iterable[RemovableNode], pdb_limits: PdbLimits, now: float
+) -> list[Node]:
+    """Nodes that are not Ready, empty nodes, then those whose pods lose least.
+
+    A node with a pod that must not be disrupted comes last, and before it a Ready node with a pod that a
+    PodDisruptionBudget keeps. On a node that is not Ready no pod serves, so no budget is worth waiting for.
+    """
+    lifetime_s = seconds_or_never(pool.spec.template.spec.expire_after)
+
+    def loss(item: RemovableNode) -> tuple[bool, bool, bool, bool, float, str]:
+        node, ready = item.node, reports_ready(item.node)
+        moving = [pod for pod in item.pods if owner_kind(pod) not in _STAYING_OWNERS]
+        marked = any(do_not_disrupt(pod, now) for pod in moving)
+        guarded = ready and bool(first_protection(moving, pdb_limits, now))
+        born = epoch(node.metadata.creation_timestamp) if node.metadata.creation_timestamp else now
+        left = max(1 - (now - born) / lifetime_s, 0.0) if lifetime_s else 1.0
+        # An expired node costs nothing to lose, but one without pods still goes first.
+        return (marked, ready, guarded, bool(moving), len(moving) * left, node.metadata.name)
+
+    return [item.node for item in sorted(removable, key=loss)]

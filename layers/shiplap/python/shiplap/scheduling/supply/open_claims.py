@@ -1,8 +1,12 @@
-"""The claims a decision has opened so far: how full each is, what it may become and what its pool is charged for it."""
+"""The claims a decision has opened so far: how full each is, what it may become and what its pool is charged for it.
+
+A claim keeps every instance type that can still hold it. Which types those are follows from its group (a template, the
+requirements accumulated so far, the rows allowed to it) and its load, so only the load is kept per claim.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -11,11 +15,312 @@ import numpy as np
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.model.pod_classes import HostPort, PodClass
-from shiplap.scheduling.model.resources import Bools, Ints
+from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, pareto_front, rows_holding
 from shiplap.scheduling.model.topology_constraints import Constraints
-from shiplap.scheduling.supply.claim_groups import ClaimGroup, ClaimGroups
-from shiplap.scheduling.supply.daemon_terms import NO_COMPANY, Company
+from shiplap.scheduling.supply.daemons import NO_COMPANY, Company
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
+
+_CHUNK = 1 << 22
+"""Elements of the largest intermediate array; keeps peak memory at some tens of megabytes."""
+
+_TOLERANCE = 1e-9
+
+
+_MOST_NET_BYTES = 1 << 26
+"""Bytes of all arrays of net resources that are remembered at a time: pods can ask for as many sets of rows as pods."""
+
+
+class RowSet(msgspec.Struct, eq=False):
+    """Rows of a template's catalogue at their prices, cheapest first, then by name; groups share them.
+
+    What follows from them is computed once. `nets` are the net resources of sets by `number`, as far as they are
+    remembered.
+    """
+
+    template: NodeClaimTemplate
+    rows: Ints
+    price: Floats
+    number: int
+    nets: dict[int, Ints]
+    _front: Ints | None = None
+    _reach: Ints | None = None
+    _among: Bools | None = None
+    _bargains: tuple[Ints, Floats] | None = None
+
+    @property
+    def net(self) -> Ints:
+        """The net resources of the rows [rows, resources]; forgotten with all others once these are too many."""
+        known = self.nets.get(self.number)
+        if known is None:
+            known = self.template.net[self.rows]
+            if (len(self.nets) + 1) * self.template.net.nbytes > _MOST_NET_BYTES:
+                self.nets.clear()
+            self.nets[self.number] = known
+        return known
+
+    @property
+    def front(self) -> Ints:
+        """The rows' net resources that no other row exceeds."""
+        if self._front is None:
+            self._front = pareto_front(self.net)
+        return self._front
+
+    @property
+    def reach(self) -> Ints:
+        """The most that any row has of each resource [resources]; no load beyond it fits."""
+        if self._reach is None:
+            self._reach = self.net.max(axis=0, initial=-1)
+        return self._reach
+
+    @property
+    def bargains(self) -> tuple[Ints, Floats]:
+        """Net resources and price of the rows that no other exceeds for less; none of estimates, nor exotic types."""
+        if self._bargains is None:
+            table = self.template.table
+            some = ~table.row_estimate[self.rows] & ~table.exotic[table.row_type[self.rows]]
+            nanos = np.round(self.price[some] * 1e9).astype(np.int64)
+            front = pareto_front(np.concatenate([self.net[some], -nanos[:, None]], axis=1))
+            self._bargains = front[:, :-1], -front[:, -1] / 1e9
+        return self._bargains
+
+    def has_row(self, rows: Ints) -> Bools:
+        """True for each of these rows of the template [n] that is in the set."""
+        if self._among is None:
+            self._among = np.zeros(len(self.template.net), np.bool_)
+            self._among[self.rows] = True
+        return self._among[rows]
+
+
+class ClaimGroup(msgspec.Struct, eq=False):
+    """`row_set` are the catalogue rows that a claim of this group may use; arrays follow them.
+
+    `minimums` maps a label to the number of distinct values the list of types must keep (minValues);
+    `relaxed`: they are less than the requirements ask for. `launch_prices` are those known by load.
+    """
+
+    index: int
+    template: NodeClaimTemplate
+    requirements: Requirements
+    allowed: Bools
+    row_set: RowSet
+    rows: Ints
+    price: Floats
+    minimums: Mapping[str, int]
+    relaxed: bool = False
+    launch_prices: dict[bytes, float] = msgspec.field(default_factory=dict)
+    _values: dict[str, Bools] = msgspec.field(default_factory=dict)
+
+    @property
+    def net(self) -> Ints:
+        """The net resources of the rows [rows, resources]."""
+        return self.row_set.net
+
+    @property
+    def front(self) -> Ints:
+        """As `RowSet.front`."""
+        return self.row_set.front
+
+    @property
+    def reach(self) -> Ints:
+        """As `RowSet.reach`."""
+        return self.row_set.reach
+
+    @property
+    def bargains(self) -> tuple[Ints, Floats]:
+        """As `RowSet.bargains`."""
+        return self.row_set.bargains
+
+    def has_row(self, rows: Ints) -> Bools:
+        """As `RowSet.has_row`."""
+        return self.row_set.has_row(rows)
+
+    def room(self, used: Ints, requests: Ints) -> Ints:
+        """Return how many pods of `requests` [resources] fit on claims loaded with `used` [claims, resources]."""
+        rows = self.net if self.minimums else self.front
+        if not len(rows):
+            return np.zeros(len(used), np.int64)
+        step = max(1, _CHUNK // rows.size)
+        parts = [self._room(used[start : start + step], requests, rows) for start in range(0, len(used), step)]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def _room(self, used: Ints, requests: Ints, rows: Ints) -> Ints:
+        many = np.full((len(used), len(rows)), PLENTY, np.int64)
+        for column, each in enumerate(requests.tolist()):
+            free = rows[None, :, column] - used[:, column, None]
+            np.minimum(many, free // each if each > 0 else np.where(free >= 0, PLENTY, 0), out=many)
+        np.maximum(many, 0, out=many)
+        if not self.minimums:
+            return many.max(axis=1)
+        # The types of a list are all in one variant.
+        number = len(self.template.variants.all)
+        best = np.zeros(len(used), np.int64)
+        for variant in range(number):
+            some = self.rows % number == variant
+            bounds = [self._room_for_minimum(key, least, many, some) for key, least in self.minimums.items()]
+            best = np.maximum(best, np.array(bounds, np.int64).min(axis=0))
+        return best
+
+    def _room_for_minimum(self, key: str, least: int, many: Ints, some: Bools) -> Ints:
+        """With `n` more pods a value survives if some type that has it takes `n`: the least-th best value decides.
+
+        Only `some` of the rows [rows] count.
+        """
+        has = self.values(key) & some
+        if len(has) < least:
+            return np.zeros(len(many), np.int64)
+        per_value = np.where(has[None, :, :], many[:, None, :], 0).max(axis=2)
+        per_value.sort(axis=1)
+        decisive: Ints = per_value[:, len(has) - least]
+        return decisive
+
+    def keeps_minimums(self, kept: Bools) -> bool:
+        """True if these rows alone [rows] have the values that minValues asks for, all in one variant of the node."""
+        variants = self.rows % len(self.template.variants.all)
+        return not self.minimums or any(
+            all(
+                int(self.values(key)[:, kept & (variants == variant)].any(axis=1).sum()) >= least
+                for key, least in self.minimums.items()
+            )
+            for variant in np.unique(variants[kept]).tolist()
+        )
+
+    def values(self, key: str) -> Bools:
+        """Return a mask [values, rows] of the rows that have each value of a label.
+
+        Values that the requirements exclude are left out.
+        """
+        known = self._values.get(key)
+        if known is None:
+            known = self._values[key] = self._compile_values(key)
+        return known
+
+    def _compile_values(self, key: str) -> Bools:
+        table = self.template.table
+        allowed = self.requirements.get(key)
+        found: dict[str, list[int]] = {}
+        for column, place in enumerate(table.row_type[self.rows].tolist()):
+            label = table.label(place, key)
+            for value in label.values if label is not None and not label.complement else ():
+                if allowed is None or allowed.has(value):
+                    found.setdefault(value, []).append(column)
+        has = np.zeros((len(found), len(self.rows)), np.bool_)
+        for line, value in enumerate(sorted(found)):
+            has[line, found[value]] = True
+        return has
+
+    def holding(self, used: Ints) -> Bools:
+        """True for each row [rows] that holds a load of `used` [resources]."""
+        return (self.net >= used).all(axis=1)
+
+    def prices_of_parts(self, requests: Ints) -> Floats:
+        """USD per hour of the part of a node that each pod [pods, resources] takes of its fullest resource [pods].
+
+        The row counts on which that is least.
+        """
+        part = np.zeros((len(requests), len(self.rows)))
+        for column in np.flatnonzero(requests.any(axis=0)).tolist():
+            np.maximum(part, requests[:, column, None] * (1.0 / np.maximum(self.net[:, column], 0.5)), out=part)
+        prices: Floats = np.where(part <= 1.0 + _TOLERANCE, part * self.price, np.inf).min(axis=1, initial=np.inf)
+        return prices.round(9)
+
+    def price_of_pods(self, requests: Ints, number: int) -> float:
+        """USD per hour of nodes of one type for `number` pods of these requests [resources], of the type that is best.
+
+        Exotic types count only if no other holds a pod; infinite where none does.
+        """
+        asked = np.flatnonzero(requests)
+        each = np.minimum((self.net[:, asked] // requests[asked]).min(axis=1, initial=number), number)
+        each = np.where(self.holding(requests), each, 0)
+        exotic = self.template.table.exotic[self.template.table.row_type[self.rows]]
+        some = each > 0
+        if (some & ~exotic).any():
+            some &= ~exotic
+        prices = self.price[some] * -(-number // each[some])
+        return round(float(prices.min(initial=np.inf)), 9)
+
+    def cheapest(self, used: Ints) -> Ints:
+        """The first, so cheapest, row (its place in `rows`) that holds each load [claims, resources]; -1 for none."""
+        step = max(1, _CHUNK // max(self.net.size, 1))
+        parts = []
+        for start in range(0, len(used), step):
+            holds = rows_holding(self.net, used[start : start + step])
+            parts.append(np.where(holds.any(axis=1), holds.argmax(axis=1), -1))
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def row_set_of(
+    template: NodeClaimTemplate, requirements: Requirements, allowed: Bools, number: int, nets: dict[int, Ints]
+) -> RowSet:
+    """Return the rows among `allowed` [rows] that a claim of a template with these requirements may use."""
+    price = template.prices_of_rows(requirements)
+    rows = np.flatnonzero(allowed & np.isfinite(price) & (template.net >= 0).all(axis=1))
+    rows = rows[np.argsort(price[rows], kind="stable")]
+    return RowSet(template, rows, price[rows], number, nets)
+
+
+def make_group(
+    index: int,
+    template: NodeClaimTemplate,
+    requirements: Requirements,
+    allowed: Bools,
+    minimums: Mapping[str, int],
+    row_set: RowSet | None = None,
+) -> ClaimGroup:
+    """The group of claims of a template that have accumulated `requirements` and may use the rows `allowed` [rows]."""
+    row_set = row_set or row_set_of(template, requirements, allowed, 0, {})
+    relaxed = minimums != minimums_of(requirements)
+    return ClaimGroup(index, template, requirements, allowed, row_set, row_set.rows, row_set.price, minimums, relaxed)
+
+
+def minimums_of(requirements: Requirements) -> dict[str, int]:
+    """The minValues of accumulated requirements, by label."""
+    return {key: entry.min_values for key, entry in requirements.items() if entry.min_values}
+
+
+class ClaimGroups:
+    """All groups of a decision; equal ones are one object, and groups of equal rows and prices share them."""
+
+    def __init__(self) -> None:
+        self.all: list[ClaimGroup] = []
+        self._known: dict[tuple[int, Requirements, bytes, tuple[tuple[str, int], ...]], ClaimGroup] = {}
+        self._allowed: dict[bytes, Bools] = {}
+        self._row_sets: dict[tuple[int, Requirements, bytes], RowSet] = {}
+        self._by_rows: dict[tuple[int, bytes, bytes], RowSet] = {}
+        self._nets: dict[int, Ints] = {}
+
+    def get(
+        self,
+        template: NodeClaimTemplate,
+        requirements: Requirements,
+        allowed: Bools,
+        minimums: Mapping[str, int] | None = None,
+    ) -> ClaimGroup:
+        """The group with these properties; `minimums` replaces those of the requirements."""
+        least = minimums_of(requirements) if minimums is None else minimums
+        content = allowed.tobytes()
+        key = (template.index, requirements, content, tuple(sorted(least.items())))
+        known = self._known.get(key)
+        if known is None:
+            allowed = self._allowed.setdefault(content, allowed)
+            row_set = self._row_set(template, requirements, allowed, content)
+            known = make_group(len(self.all), template, requirements, allowed, least, row_set)
+            self._known[key] = known
+            self.all.append(known)
+        return known
+
+    def _row_set(
+        self, template: NodeClaimTemplate, requirements: Requirements, allowed: Bools, content: bytes
+    ) -> RowSet:
+        """The rows of a group. Most labels that pods ask for say nothing about types and prices."""
+        telling = template.telling
+        told = Requirements(entry for name, entry in requirements.items() if name in telling)
+        key = (template.index, told, content)
+        known = self._row_sets.get(key)
+        if known is None:
+            made = row_set_of(template, told, allowed, len(self._row_sets), self._nets)
+            alike = (template.index, made.rows.tobytes(), made.price.tobytes())
+            known = self._row_sets[key] = self._by_rows.setdefault(alike, made)
+        return known
 
 
 class RefusalKind(StrEnum):

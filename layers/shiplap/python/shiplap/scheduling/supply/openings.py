@@ -17,11 +17,10 @@ from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
 from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
-from shiplap.scheduling.supply.claim_groups import ClaimGroup, ClaimGroups
-from shiplap.scheduling.supply.daemon_terms import NO_COMPANY
+from shiplap.scheduling.supply.daemons import NO_COMPANY
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import PoolLimits
-from shiplap.scheduling.supply.open_claims import OpenClaims, PlacementAttempt, RefusalKind
+from shiplap.scheduling.supply.open_claims import ClaimGroup, ClaimGroups, OpenClaims, PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.reservations import Reservations
 from shiplap.scheduling.supply.templates import NodeClaimTemplate, may_be_spot
 

@@ -17,7 +17,7 @@ from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.preferences import Level, levels
 from shiplap.scheduling.model.resources import Axis, Ints
 from shiplap.scheduling.model.topology_constraints import Constraints
-from shiplap.scheduling.supply.daemon_terms import Company, DaemonTerms
+from shiplap.scheduling.supply.daemons import Company, DaemonTerms
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 from shiplap.scheduling.supply.open_claims import PlacementAttempt
 from shiplap.scheduling.supply.templates import NodeClaimTemplate

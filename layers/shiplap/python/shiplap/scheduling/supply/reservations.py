@@ -15,9 +15,8 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.resources import Ints
-from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.instance_arrays import TypeTable
-from shiplap.scheduling.supply.open_claims import OpenClaims
+from shiplap.scheduling.supply.open_claims import ClaimGroup, OpenClaims
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 SHOWN_AFTER_S = 120.0

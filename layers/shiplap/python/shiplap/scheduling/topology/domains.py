@@ -24,15 +24,15 @@ from shiplap.scheduling.supply.open_claims import PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.openings import Openings, PossibleNodes
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
-from shiplap.scheduling.topology.domain_combinations import (
+from shiplap.scheduling.topology.followers import Attractions, Entry, attractions_of
+from shiplap.scheduling.topology.reachable_domains import (
     DomainChoice,
     DomainChoices,
     DomainOption,
+    ReachableDomains,
     best_first,
     weight,
 )
-from shiplap.scheduling.topology.followers import Attractions, Entry, attractions_of
-from shiplap.scheduling.topology.reachable_domains import ReachableDomains
 from shiplap.scheduling.topology.topology_counts import ABSENT, OPEN, TopologyCounts
 
 _MOST_SORTED = 200

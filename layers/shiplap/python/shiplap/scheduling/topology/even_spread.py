@@ -16,14 +16,13 @@ from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.resources import PLENTY, Ints
 from shiplap.scheduling.model.topology_constraints import Spread
-from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
-from shiplap.scheduling.supply.open_claims import PlacementAttempt, RefusalKind
+from shiplap.scheduling.supply.open_claims import ClaimGroup, PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.openings import Openings, estimates
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
-from shiplap.scheduling.topology.domain_combinations import DomainChoice
 from shiplap.scheduling.topology.domains import Domains, HostnameBounds
+from shiplap.scheduling.topology.reachable_domains import DomainChoice
 from shiplap.scheduling.topology.topology_counts import TopologyCounts
 
 

@@ -19,9 +19,8 @@ from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.topology_constraints import Spread, Terms, keeps_away
-from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, meets
-from shiplap.scheduling.supply.open_claims import OpenClaims
+from shiplap.scheduling.supply.open_claims import ClaimGroup, OpenClaims
 
 NodesOfSpread = tuple[tuple[Requirements, ...] | None, tuple[Toleration, ...] | None]
 """The node affinity and tolerations by which a spread chooses nodes to look at; None where its policy ignores them."""
