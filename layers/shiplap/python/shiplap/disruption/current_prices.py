@@ -11,6 +11,7 @@ from shiplap.instances.offerings.node_prices import NodePrices, offering_price, 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.manifests.shiplap_annotations import price_rules
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays, as_seen_by
 
@@ -72,7 +73,7 @@ def market_of(snapshot: Snapshot) -> PoolMarket:
     by_pool: dict[str, Mapping[str, InstanceType]] = {}
     for pool in snapshot.manifests.node_pools:
         name = pool.spec.template.spec.node_class_ref.name
-        seen = as_seen_by(pool, by_class.get(name, ()), overlays)
+        seen = as_seen_by(pool, by_class.get(name, ()), overlays, price_rules(pool))
         unchanged = seen is by_class.get(name)
         by_pool[pool.metadata.name] = shared[name] if unchanged else {item.name: item for item in seen}
     return PoolMarket(by_pool)

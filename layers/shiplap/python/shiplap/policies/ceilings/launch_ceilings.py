@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.selectors import matches
-from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import PodReference
-from shiplap.manifests.shiplap_annotations import MAX_NODE_PRICE, MICROS
+from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.ceilings.ceilings import (
     CeilingMode,
     SpendingView,
@@ -250,26 +249,14 @@ class _SmallerNodes:
     ) -> Snapshot:
         """The snapshot with claims that are kept, without these pods, and with a bound of what a new node may cost."""
         snapshot = _without_pods(holding(self._snapshot, kept), without)
-        manifests = snapshot.manifests
-        bounded = tuple(_bounded_pool(pool, dearest.get(pool.metadata.name)) for pool in manifests.node_pools)
         return replace(
             snapshot,
-            manifests=replace(manifests, node_pools=bounded, capacity_buffers=()),
+            manifests=replace(snapshot.manifests, capacity_buffers=()),
+            most_node_price={pool: most / MICROS for pool, most in dearest.items() if most is not None},
             policies=tuple(policy.behind(kept) for policy in snapshot.policies),
             standalone_claims=(),
             domain_pools=self._snapshot.manifests.node_pools,
         )
-
-
-def _bounded_pool(pool: NodePool, most_micros: int | None) -> NodePool:
-    """The pool with an annotation that bounds the price of a node."""
-    written = pool.metadata.annotations
-    if most_micros is None:
-        return pool
-    if MAX_NODE_PRICE in written:
-        most_micros = min(most_micros, int(float(written[MAX_NODE_PRICE]) * MICROS))
-    price = {MAX_NODE_PRICE: f"{most_micros / MICROS:.6f}"}
-    return replace(pool, metadata=replace(pool.metadata, annotations={**written, **price}))
 
 
 def _importance(standing: Standing) -> tuple[bool, int]:

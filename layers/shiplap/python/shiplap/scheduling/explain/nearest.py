@@ -15,7 +15,7 @@ from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount
 from shiplap.kubernetes.requirements import Requirements
-from shiplap.manifests.shiplap_annotations import MICROS, price_rules
+from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.scheduling_plan import NearestMiss
@@ -124,8 +124,7 @@ def above_ceiling(template: NodeClaimTemplate, places: Iterable[int]) -> str:
 
     Empty if none exceeds them.
     """
-    rules = price_rules(template.pool)
-    found = []
+    rules, found = template.rules, []
     for item in (template.table.types[place] for place in places):
         for price in {offering.price for offering in item.offerings}:
             vcpus = max(item.capacity.get(CPU, 0) / 1000, 0.001)

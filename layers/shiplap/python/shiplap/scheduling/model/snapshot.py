@@ -254,6 +254,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The NodePools whose domains count for topology constraints, where `manifests` has them with less room, such as
     what ceilings leave; without any, those of `manifests` count."""
 
+    most_node_price: Mapping[str, float] = {}
+    """The most that one new node may cost, USD per hour by NodePool, where that is less than the NodePool's own
+    annotation allows. It bounds no node of `domain_pools`."""
+
     def policy(self, kind: type[Input]) -> Input | None:
         """Return the input of one kind, None where that feature is off."""
         return next((item for item in self.policies if isinstance(item, kind)), None)

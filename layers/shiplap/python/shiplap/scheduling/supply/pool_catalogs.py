@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from shiplap.instances.catalog.memory_probes import apply as with_stated_memory
 from shiplap.instances.catalog.memory_probes import probes
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
@@ -49,17 +51,17 @@ def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> 
         name = pool.spec.template.spec.node_class_ref.name
         catalog = by_class.get(name, NodeClassCatalog(name, not_ready="there is no such EC2NodeClass"))
         not_ready = f"EC2NodeClass {name} is not ready: {catalog.not_ready}" if catalog.not_ready else ""
-        rules = price_rules(pool)
+        rules = _rules(pool, snapshot)
         apart = bool(accepted) or probes(pool) or rules.changes_types
         if apart or rules.max_hourly_micros is not None or rules.min_on_demand_vcpus:
-            table = _table(as_seen_by(pool, catalog.instance_types, accepted), snapshot, axis)
+            table = _table(as_seen_by(pool, catalog.instance_types, accepted, rules), snapshot, axis)
             if rules.max_hourly_micros is not None:
                 table.charge_prices(Requirements.of(pool.spec.template.spec.requirements))
             if rules.min_on_demand_vcpus:
                 table.charge_spot()
             if not rules.on_demand_discount:  # a discount says what is paid
                 _price(table, snapshot)
-            result[pool.metadata.name] = PoolCatalog(table, not_ready)
+            result[pool.metadata.name] = PoolCatalog(table, not_ready, rules)
             continue
         if name not in shared:
             table = _table(catalog.instance_types, snapshot, axis)
@@ -76,13 +78,20 @@ def _price(table: TypeTable, snapshot: Snapshot) -> None:
             table.price_on_demand(pricing)
 
 
-def as_seen_by(
-    pool: NodePool, types: Sequence[InstanceType], accepted: Sequence[NodeOverlay]
-) -> Sequence[InstanceType]:
-    """The instance types of a pool's EC2NodeClass as the pool sees them: overlays first, then what it says about types
-    nobody has run, then its rules about prices.
+def _rules(pool: NodePool, snapshot: Snapshot) -> PriceRules:
+    """The rules of a pool about prices, with the bound of this decision. Raises ValueError as `price_rules`."""
+    rules, most = price_rules(pool), snapshot.most_node_price.get(pool.metadata.name)
+    if most is None:
+        return rules
+    return replace(rules, max_node_price=most if rules.max_node_price is None else min(rules.max_node_price, most))
 
-    Raises ValueError for a malformed annotation.
+
+def as_seen_by(
+    pool: NodePool, types: Sequence[InstanceType], accepted: Sequence[NodeOverlay], rules: PriceRules
+) -> Sequence[InstanceType]:
+    """The instance types of a pool's EC2NodeClass as the pool sees them.
+
+    Overlays come first, then what the pool says about types nobody has run, then `rules` about prices.
     """
     if accepted:
         from shiplap.instances.catalog import overlays  # noqa: PLC0415 - few installs have overlays; others need not load it
@@ -90,7 +99,6 @@ def as_seen_by(
         types = overlays.apply(types, pool, accepted)
     if probes(pool):
         types = with_stated_memory(types)
-    rules: PriceRules = price_rules(pool)
     if rules.changes_types:
         from shiplap.instances.catalog import overlays  # noqa: PLC0415 - as above
 
@@ -117,8 +125,11 @@ class SoldTypes:
     def seen_by(self, node_pool: str, types: Sequence[InstanceType]) -> dict[str, InstanceType]:
         """Return these types by name as a NodePool sees them."""
         pool = self._pools.get(node_pool)
-        seen = types if pool is None else as_seen_by(pool, types, accepted_overlays(self._snapshot))
+        seen = types if pool is None else self._as_seen_by(pool, types)
         return {instance_type.name: instance_type for instance_type in seen}
+
+    def _as_seen_by(self, pool: NodePool, types: Sequence[InstanceType]) -> Sequence[InstanceType]:
+        return as_seen_by(pool, types, accepted_overlays(self._snapshot), _rules(pool, self._snapshot))
 
 
 def meets(offering: Offering, wanted: Requirements) -> bool:

@@ -12,6 +12,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.shiplap_annotations import NO_RULES, PriceRules
 from shiplap.manifests.tiers import Tier, expand
 from shiplap.scheduling.model.resources import Bools, Floats, Ints
 from shiplap.scheduling.supply.daemons import Daemon, DaemonLoad, load_of, tolerant
@@ -32,7 +33,8 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
 
     `requirements` are those of its nodes, `given` the labels that the pool puts on them. The rows of `table` are types
     in each of `variants`. `net` [rows, resources] is allocatable minus daemons; `level` orders templates by preference,
-    equal for pools of equal weight. `blocked` says why nothing can be launched here at all.
+    equal for pools of equal weight. `blocked` says why nothing can be launched here at all. `rules` are those about
+    prices by which the offerings of `table` were chosen.
 
     A tier that may use capacity reservations is two templates, the first of which is `reserved`. Its claims go
     into one of `reservations`, largest instances first, and `units` is what all reservations have left. With a share of
@@ -56,6 +58,7 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
     units: Mapping[str, int] = {}
     steady: bool = False
     variants: NodeVariants = NodeVariants()
+    rules: PriceRules = NO_RULES
 
     @property
     def name(self) -> str:
@@ -125,10 +128,14 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
 
 
 class PoolCatalog(msgspec.Struct, frozen=True, eq=False):
-    """The catalogue of a NodePool; `not_ready` holds the reason why it can launch nothing."""
+    """The catalogue of a NodePool, and the rules about prices by which it was made.
+
+    `not_ready` holds the reason why the NodePool can launch nothing.
+    """
 
     table: TypeTable
     not_ready: str = ""
+    rules: PriceRules = NO_RULES
 
 
 def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
@@ -260,6 +267,7 @@ def _template(index: int, pool: NodePool, tier: Tier, catalogue: PoolCatalog, li
         table.allocatable,
         limits,
         blocked=catalogue.not_ready or _no_offering_left(requirements, frozenset(given), table),
+        rules=catalogue.rules,
     )
 
 
