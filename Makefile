@@ -59,12 +59,12 @@ $(CATALOG): .venv/.ready tools/build_catalog.py layers/shiplap/python/shiplap/in
 	@touch $@
 
 demo: setup ## The whole system on this machine: pods pending in, nodes out, live
-	@$(BIN)/shiplap dev --scenario flex-first
+	@$(BIN)/shiplap lab dev --scenario flex-first
 
 deploy-local: SCENARIO ?= flex-first
 
 deploy-local: setup ## The stack as synthesised, deployed on a local emulator; SCENARIO=flex-first plays against it
-	@$(BIN)/shiplap dev --once --scenario $(SCENARIO)
+	@$(BIN)/shiplap lab dev --once --scenario $(SCENARIO)
 
 TESTS ?= tests
 
@@ -139,16 +139,16 @@ ifeq ($(STORE),dynamodb-local)
 	@$(BIN)/python -m tests.dynamodb_local.server >/dev/null
 	@$(BIN)/python -m tests.dynamodb_local.played mixed --seeds 50 --first $${SEED:-$$(date +%s)} --share $(SHARE)
 else
-	@$(BIN)/shiplap simulate mixed --seeds 2000
-	@$(BIN)/shiplap simulate unkind --seeds 500
-	@for name in constrained restored blocked-drains ceilings monthly-ceilings spot-risk commitments crowds long-taints long-refusals live-manifests nights undisturbed watched upgrade lagging strays edges two-installs races; do $(BIN)/shiplap simulate $$name --seeds 50 || exit 1; done
+	@$(BIN)/shiplap lab simulate mixed --seeds 2000
+	@$(BIN)/shiplap lab simulate unkind --seeds 500
+	@for name in constrained restored blocked-drains ceilings monthly-ceilings spot-risk commitments crowds long-taints long-refusals live-manifests nights undisturbed watched upgrade lagging strays edges two-installs races; do $(BIN)/shiplap lab simulate $$name --seeds 50 || exit 1; done
 endif
 
 simulate-long: setup ## SEEDS=20000 seeds of SCENARIO=mixed, or as asked; may be interrupted and continued
-	@mkdir -p build && $(BIN)/shiplap simulate $(SCENARIO) --seeds $(SEEDS) --results build/$(SCENARIO).jsonl
+	@mkdir -p build && $(BIN)/shiplap lab simulate $(SCENARIO) --seeds $(SEEDS) --results build/$(SCENARIO).jsonl
 
 mutants: setup ## Which defects, planted on purpose, the simulation finds, and after how many seeds
-	@$(BIN)/shiplap simulate mixed --mutant list --seeds 500
+	@$(BIN)/shiplap lab simulate mixed --mutant list --seeds 500
 
 # A sample of another seed shows other mutants; verdicts are kept in build/mutation, so that a run may be interrupted.
 SEED ?= 0
@@ -188,7 +188,7 @@ KILLS ?= 200
 LOAD ?= 8
 SESSIONS ?= 1
 
-kills: setup ## Kill each function of `shiplap dev` KILLS times beside LOAD=8 busy processes, in SESSIONS=1 at once, and explain each standstill
+kills: setup ## Kill each function of `shiplap lab dev` KILLS times beside LOAD=8 busy processes, in SESSIONS=1 at once, and explain each standstill
 	@$(BIN)/python -m shiplap_lab.dev.kills --kills $(KILLS) --load $(LOAD) --sessions $(SESSIONS)
 
 docs: setup ## Write docs/reference/commands.md from the commands' own help, the tables of fields, and the Grafana dashboard

@@ -1,7 +1,7 @@
 """`shiplap plan --context` on a cluster of 1,000 nodes and 20,000 pods: from the first request to the printed plan.
 
-The API server is the one of `shiplap dev`, in a process of its own; it answers from memory, as a watch cache does, so
-the figure is what the command itself takes, and what one core takes to make the answers.
+The API server is the one of `shiplap lab dev`, in a process of its own; it answers from memory, as a watch cache does,
+so the figure is what the command itself takes, and what one core takes to make the answers.
 """
 
 from __future__ import annotations

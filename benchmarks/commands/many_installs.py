@@ -1,4 +1,4 @@
-"""`shiplap fleet` on 50 clusters of ten nodes each, in one install and in 50: from the first client to the document.
+"""`shiplap status fleet` on 50 clusters of ten nodes, in one install and in 50: from the first client to the document.
 
 AWS is played by moto behind botocore's own clients. Its answers are made in a first round and given again in the
 second, which is measured, each after 15 ms.
@@ -23,8 +23,8 @@ from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, conditions
 from shiplap.manifests.files.described_installs import DescribedInstall
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap_cli.fleet.fleet_document import FleetDocument, fleet_document
-from shiplap_cli.fleet.fleet_reading import AwsClients, read_fleet
+from shiplap_cli.commands.status.fleet_document import FleetDocument, fleet_document
+from shiplap_cli.commands.status.fleet_reading import AwsClients, read_fleet
 from tests.integration.contracts.in_process_aws import create_table, make_client
 from tests.node_claims import changes, node_claim
 

@@ -1,7 +1,7 @@
 """`shiplap top` on a cluster of 1,000 nodes and 20,000 pods, 20 of which change each second: what of a core it takes.
 
 The view runs in a terminal of 50 lines and 200 columns and draws a picture each second. The API server is the one of
-`shiplap dev`, in a process of its own.
+`shiplap lab dev`, in a process of its own.
 """
 
 from __future__ import annotations

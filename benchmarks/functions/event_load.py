@@ -1,9 +1,9 @@
 """Five thousand PodPending events in ten seconds through the deployed flow: bus, rule, queue, function, EC2, nodes.
 
-The stack is deployed on the emulated AWS of `shiplap dev`; cluster, EC2 and pods are simulated. Lambda's polling of the
-queue is done here as AWS does it (batches of up to 1,000, a window of a second, at most so many at once as the template
-says), because the emulator's own knows neither window nor large batches. Invocations are counted there. Every event is
-about one pod, which is created just before.
+The stack is deployed on the emulated AWS of `shiplap lab dev`; cluster, EC2 and pods are simulated. Lambda's polling of
+the queue is done here as AWS does it (batches of up to 1,000, a window of a second, at most so many at once as the
+template says), because the emulator's own knows neither window nor large batches. Invocations are counted there. Every
+event is about one pod, which is created just before.
 
     python -m benchmarks.functions.event_load                  # 5,000 events
     python -m benchmarks.functions.event_load --events 500     # fewer

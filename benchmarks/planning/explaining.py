@@ -21,7 +21,7 @@ from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.scheduling.explain.unschedulable import Explainer
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan, solve
-from shiplap_cli.explain.pod_account import pod_account_of
+from shiplap_cli.accounts.pod_account import pod_account_of
 from tests.conformance.catalogues import incrementing_types
 
 _BAR_PERCENT = 2.0

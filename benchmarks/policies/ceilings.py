@@ -4,7 +4,7 @@
 
 Months are played hour by hour with the functions that decide: launches come and nodes end by chance, spot prices move
 every hour, the ledger is posted late at times. Hourly ceilings are played with the real flows and all faults instead:
-`shiplap simulate ceilings --seeds 2000`. Exit code 1 if a bar is missed.
+`shiplap lab simulate ceilings --seeds 2000`. Exit code 1 if a bar is missed.
 """
 
 from __future__ import annotations

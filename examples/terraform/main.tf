@@ -1,4 +1,4 @@
-# Shiplap by Terraform: uploads what `shiplap template` wrote and wraps its CloudFormation template.
+# Shiplap by Terraform: uploads what `shiplap install template` wrote and wraps its CloudFormation template.
 # Tests parse this module. It was never applied.
 terraform {
   required_version = ">= 1.5"
@@ -11,12 +11,12 @@ terraform {
 }
 
 variable "template" {
-  description = "The folder that `shiplap template --to` wrote."
+  description = "The folder that `shiplap install template --to` wrote."
   type        = string
 }
 
 variable "bucket" {
-  description = "The bucket that was named by `shiplap template --bucket`; its default without."
+  description = "The bucket that was named by `shiplap install template --bucket`; its default without."
   type        = string
   default     = ""
 }

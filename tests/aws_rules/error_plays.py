@@ -46,7 +46,7 @@ from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.spot_risk.risk_evidence import EvidenceChange
 from shiplap.ports import FleetOverride, FleetRequest, Move, UnavailableOffering
 from shiplap.settings import ClusterSettings
-from shiplap_cli.doctor.doctor import outputs_of
+from shiplap_cli.commands.doctor.doctor import outputs_of
 from shiplap_cli.installs import dead_letter_queues, published_versions
 from tests.aws_faults import AwsFaults
 from tests.aws_rules.error_texts import Answer, ErrorText, answer_of

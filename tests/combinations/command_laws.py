@@ -19,7 +19,7 @@ from shiplap.policies.ceilings.ceiling_input import CeilingInput
 from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan, solve
-from shiplap_cli.explain.smallest_changes import change_proposals
+from shiplap_cli.accounts.smallest_changes import change_proposals
 from shiplap_cli.inputs.cluster_files import read_cluster_state
 from shiplap_lab.api_server.api_resources import PLURALS
 from shiplap_lab.api_server.server import ApiServer

@@ -11,7 +11,7 @@ from shiplap.disruption.rescheduling import Simulator, _kept_by_buffers
 from shiplap.kubernetes.related_objects import Scalable
 from shiplap.manifests.custom_resources import CapacityBuffer, NodePool, PodTemplate
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
-from shiplap_cli.explain.claim_account import ClaimAccounts
+from shiplap_cli.accounts.claim_account import ClaimAccounts
 from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import BOTH, Verdict, disrupted, small
 from tests.conformance.disruptions import pool as pool_of_nodes

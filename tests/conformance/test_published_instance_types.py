@@ -1,4 +1,4 @@
-"""`shiplap instance-types` against the figures Karpenter publishes, where a copy of them is at hand."""
+"""`shiplap explain instance-types` against the figures Karpenter publishes, where a copy of them is at hand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def published() -> dict[str, Any]:
 
 
 def test_resources_and_labels_agree(shiplap: Shiplap) -> None:
-    ours = shiplap.json("instance-types")
+    ours = shiplap.json("explain", "instance-types")
     shared = sorted(published().keys() & ours.keys())
     differences = {name: found for name in shared if (found := _differences(name, ours[name]))}
     assert differences == {}
@@ -49,7 +49,7 @@ def test_branch_interfaces_agree_where_nothing_but_the_size_matters(shiplap: Shi
 
     A published 0 of a type with a trunk says that the controller's table did not list it yet.
     """
-    ours = shiplap.json("instance-types")
+    ours = shiplap.json("explain", "instance-types")
     shared = sorted(published().keys() & ours.keys())
     (resource,) = NOT_DERIVABLE
     rule = {name: int(ours[name]["allocatable"].get(resource, 0)) for name in shared}

@@ -10,7 +10,7 @@ import pytest
 from shiplap.kubernetes.objects import PodSpec
 from shiplap.manifests.shiplap_annotations import MAX_HOURLY_PRICE
 from shiplap.scheduling.planner import solve
-from shiplap_cli.explain.smallest_changes import ChangeProposal, change_proposals
+from shiplap_cli.accounts.smallest_changes import ChangeProposal, change_proposals
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
 from tests.conformance.given import Outcome, given, node, pod, pods, pool, rule
 

@@ -13,7 +13,7 @@ from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.planner import solve
-from shiplap_cli.explain.smallest_changes import change_proposals
+from shiplap_cli.accounts.smallest_changes import change_proposals
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.given import given, in_flight, pod, pods, pool
 

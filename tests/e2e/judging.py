@@ -1,6 +1,6 @@
 """The judge beside a real cluster: what crosses the ports there, several times a second, as JSON.
 
-Versions of items, requests and the order of evictions cannot be seen that way, as in `shiplap dev`.
+Versions of items, requests and the order of evictions cannot be seen that way, as in `shiplap lab dev`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from shiplap.errors import ShiplapError, TooManyRequests
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.live.nodeclaim_objects import INSTALL_LABEL, claim_object_changes
 from shiplap.settings import ClusterSettings
-from shiplap_cli.commands.handover import HandoverDocument, HandoverWork, Owner, TaggedInstances
+from shiplap_cli.commands.migrate.handover import HandoverDocument, HandoverWork, Owner, TaggedInstances
 from shiplap_cli.inputs.context_access import enter_context
 from shiplap_lab.emulated_aws import cdk as node
 from tests.e2e import manifests, programs
@@ -177,7 +177,7 @@ def test_it_launches_for_a_wiped_status_and_shiplap_mends_it_only_afterwards(wor
 
 
 def handover_to_karpenter(world: World) -> HandoverDocument:
-    """`shiplap handover --to karpenter`, but for the look-up of the stack."""
+    """`shiplap migrate handover --to karpenter`, but for the look-up of the stack."""
     access = load(world.plane.folder / "kubeconfig.json", "", environment={}, home=world.plane.folder)
     transport = enter_context(access, clock=time.time, environment={}, sleep=time.sleep)
     settings = ClusterSettings(name=CLUSTER, region=REGION, install="shiplap", live_manifests=True)

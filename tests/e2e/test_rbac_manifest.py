@@ -11,8 +11,8 @@ import pytest
 import urllib3
 import yaml
 
-from shiplap_cli.doctor.check_results import CheckVerdict
-from shiplap_cli.doctor.cluster_checks import RbacPermission, permissions_of, rbac
+from shiplap_cli.commands.doctor.check_results import CheckVerdict
+from shiplap_cli.commands.doctor.cluster_checks import RbacPermission, permissions_of, rbac
 from tests.e2e import programs
 from tests.e2e.api import api_of
 from tests.e2e.control_plane import ADMINISTRATOR, SHIPLAP, ControlPlane

@@ -40,14 +40,15 @@ CASES: Mapping[str, Mapping[str, str]] = {
     },
     "disrupt": {"a cluster": f"disrupt {HERE}"},
     "instance-types": {
-        "one": "instance-types m5.large --region eu-west-1",
-        "of a class and learned": "instance-types c7i-flex.large --nodeclass pools.yaml --capacity learned.json",
+        "one": "explain instance-types m5.large --region eu-west-1",
+        "of a class and learned": "explain instance-types c7i-flex.large --nodeclass pools.yaml"
+        " --capacity learned.json",
     },
     "validate": {"right": "validate pools.yaml", "wrong": "validate wrong.yaml"},
-    "migrate": {"karpenter": "migrate pools.yaml", "groups": "migrate groups.json --cluster prod"},
+    "migrate": {"karpenter": "migrate convert pools.yaml", "groups": "migrate convert groups.json --cluster prod"},
     "replay": {
-        "a decision": "replay schedule.record",
-        "of other pools": "replay disrupt.record --with never.yaml",
+        "a decision": "explain decision schedule.record",
+        "of other pools": "explain decision disrupt.record --with never.yaml",
     },
     "top": {"a recording": "top --recording recording.json --once"},
     "capacity": {
@@ -106,7 +107,7 @@ def shape(value: Any) -> Any:
 
 def test_a_simulation(golden: Golden) -> None:
     """Its figures follow from chance, which changes with the code; their names do not."""
-    found = json.loads(shiplap(*["simulate", "mixed", "--hours", "0.05", "-o", "json"]).out)
+    found = json.loads(shiplap(*["lab", "simulate", "mixed", "--hours", "0.05", "-o", "json"]).out)
     found["metrics"] = found["effects"] = {}
     golden.holds("commands/simulate", shape(found))
 
@@ -121,27 +122,27 @@ USAGE = (
     f"explain node nobody {HERE}",
     f"explain pool nobody {HERE}",
     "disrupt --cluster-state nowhere.yaml",
-    "instance-types m99.large",
+    "explain instance-types m99.large",
     "validate",
     "validate nowhere.yaml",
     "validate wrong.yaml",
     "validate pools.yaml",
-    "migrate nowhere.yaml",
+    "migrate convert nowhere.yaml",
     "capacity",
     "capacity learn",
     "capacity show ami-9 --file learned.json",
     "capacity list --file nowhere.json",
-    "replay nowhere",
-    "replay learned.json",
-    "simulate nowhere",
-    "simulate mixed --mutant nowhat",
+    "explain decision nowhere",
+    "explain decision learned.json",
+    "lab simulate nowhere",
+    "lab simulate mixed --mutant nowhat",
     "status --nosuch",
     "status --dev --nosuch",
     "top --once",
     "doctor --nosuch",
-    "dev --scenario nowhere",
-    "completion bash",
-    "completion tcsh",
+    "lab dev --scenario nowhere",
+    "lab",
+    "status nosuch",
     "learn",
     "--version",
     "--help",

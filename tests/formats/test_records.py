@@ -37,7 +37,7 @@ def test_a_record_is_written_as_it_was_and_under_its_key(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KEYS)
 def test_a_record_is_decided_alike(kind: str) -> None:
-    found = shiplap("replay", str(GIVEN / f"{kind}.record"), "-o", "json")
+    found = shiplap("explain", "decision", str(GIVEN / f"{kind}.record"), "-o", "json")
     assert (found.code, found.err) == (0, "")
     answer = json.loads(found.out)
     assert (answer["kind"], answer["same"]) == (kind, True)

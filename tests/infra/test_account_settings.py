@@ -60,7 +60,7 @@ def test_a_plain_template_has_both_and_says_what_its_region_lacks(tmp_path: Path
     arn = ARN.replace("arn:aws:", "arn:aws-cn:")
     settings = written(tmp_path, region="cn-north-1", permissionsBoundary=arn, bootstrapQualifier="corp")
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        code = run(["template", "--settings", str(settings), "--to", str(tmp_path / "out"), "-o", "json"])
+        code = run(["install", "template", "--settings", str(settings), "--to", str(tmp_path / "out"), "-o", "json"])
     told = json.loads(said.getvalue())
     written_files = [tmp_path / "out" / "template.json", *(tmp_path / "out" / "assets").glob("*.json")]
     found = [json.loads(path.read_text()) for path in written_files]

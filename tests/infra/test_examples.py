@@ -106,7 +106,7 @@ def test_flux_and_argo_cd_look_at_the_kinds_that_have_a_status() -> None:
 
 
 def test_the_fleet_can_be_deployed_and_names_the_stacks_that_are_made(shiplap: Shiplap) -> None:
-    planned = shiplap.json("deploy", "-f", INSTALLS, "--dry-run")
+    planned = shiplap.json("install", "deploy", "-f", INSTALLS, "--dry-run")
     assert [item["wave"] for item in planned] == [1, 2, 3]
     for install in read_installs(INSTALLS):
         assert install.stack == read(INSTALLS.parent / install.settings).document.name.title()

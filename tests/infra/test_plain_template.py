@@ -1,4 +1,4 @@
-"""`shiplap template`: the CDK's stack without the CDK's bucket, and all that its templates refer to."""
+"""`shiplap install template`: the CDK's stack without the CDK's bucket, and all that its templates refer to."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def folder(layers_built: None, tmp_path_factory: pytest.TempPathFactory) -> Path
     (to / "assets" / "old.zip").write_text("")
     (to / "README.md").write_text("ours")
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        code = run(["template", "--settings", str(INSTALL), "--to", str(to), "--bucket", BUCKET_NAME, "-o", "json"])
+        code = run(
+            ["install", "template", "--settings", str(INSTALL), "--to", str(to), "--bucket", BUCKET_NAME, "-o", "json"]
+        )
     assert code == 0
     (to / "said.json").write_text(said.getvalue())
     return to
@@ -92,7 +94,7 @@ def test_what_is_told_can_be_run(folder: Path) -> None:
 
 @pytest.mark.parametrize("bucket", ["Upper", "a", "with space", "${AWS::StackName}-a", "-a-", "a" * 64])
 def test_what_is_no_bucket_is_refused_before_anything_is_synthesised(bucket: str, shiplap: Shiplap) -> None:
-    assert f"--bucket: {bucket!r} is no name of a bucket" in shiplap.error("template", "--bucket", bucket)
+    assert f"--bucket: {bucket!r} is no name of a bucket" in shiplap.error("install", "template", "--bucket", bucket)
 
 
 def test_the_kustomization_names_files_that_are_there(folder: Path) -> None:

@@ -319,7 +319,7 @@ _OUTLIVE = {
     "AWS::DynamoDB::GlobalTable": "learned capacity took real nodes to learn",
     "AWS::S3::Bucket": "records explain what was done",
     "AWS::Lambda::LayerVersion": "earlier versions of functions need them",
-    "AWS::Lambda::Version": "`shiplap rollback` goes back to them; one of a failed deployment would stop the next one",
+    "AWS::Lambda::Version": "`shiplap install rollback` goes back to them; one of a failed deployment blocks the next",
     "AWS::IAM::InstanceProfile": "running instances carry it",
 }
 
@@ -454,7 +454,7 @@ def test_every_function_is_started_by_the_version_in_service(template: Template)
 
 
 def test_the_library_layer_says_which_items_it_reads(template: Template) -> None:
-    """`shiplap rollback` knows an earlier release's code by this text alone."""
+    """`shiplap install rollback` knows an earlier release's code by this text alone."""
     descriptions = [
         item["Properties"]["Description"] for item in template.find_resources("AWS::Lambda::LayerVersion").values()
     ]

@@ -17,7 +17,7 @@ import pytest
 from shiplap.aws import session
 from shiplap.aws.dynamodb import tables
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
-from shiplap_cli.commands import capacity as commands
+from shiplap_cli.commands.capacity import capacity as commands
 from shiplap_cli.inputs import learned_file
 from shiplap_cli.inputs.travelling_capacity import (
     FORMAT,
@@ -264,7 +264,7 @@ def test_an_install_that_is_named_counts_over_the_environment(
     monkeypatch.setenv("SHIPLAP_CAPACITY_TABLE", "elsewhere")
     monkeypatch.setattr(dev_session, "find_session", functools.partial(dev_session.find_session, tmp_path))
     with aws_in_process():
-        assert Command(["--dev"], capsys)("list", code=2).startswith("shiplap: --dev: no `shiplap dev` runs")
+        assert Command(["--dev"], capsys)("list", code=2).startswith("shiplap: --dev: no `shiplap lab dev` runs")
         create_table(make_client("dynamodb"), "of-stack", tables.CAPACITY)
         outputs = {"blue": {"Bucket": "b", "CapacityTable": "of-stack"}}
         monkeypatch.setattr(find_install, "_outputs", outputs.get)

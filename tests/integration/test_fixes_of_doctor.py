@@ -26,10 +26,10 @@ import yaml
 from shiplap.aws import session
 from shiplap.aws.dynamodb import tables
 from shiplap.errors import ShiplapError
-from shiplap_cli.doctor import account_checks, check_results, cluster_checks, doctor, fixes, prerequisites
-from shiplap_cli.doctor.check_results import CheckResult, CheckVerdict, Deployment
-from shiplap_cli.doctor.fixes import Fix
-from shiplap_cli.doctor.prerequisites import PlannedCluster, PlannedInstall
+from shiplap_cli.commands.doctor import account_checks, check_results, cluster_checks, doctor, fixes, prerequisites
+from shiplap_cli.commands.doctor.check_results import CheckResult, CheckVerdict, Deployment
+from shiplap_cli.commands.doctor.fixes import Fix
+from shiplap_cli.commands.doctor.prerequisites import PlannedCluster, PlannedInstall
 from shiplap_cli.main import run
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer

@@ -1,4 +1,4 @@
-"""`shiplap fleet` on AWS in this process: sums, problems, and installs that cannot be read."""
+"""`shiplap status fleet` on AWS in this process: sums, problems, and installs that cannot be read."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from shiplap.instances.readiness.nodeclass_status import (
 )
 from shiplap.kubernetes.quantity import MEMORY
 from shiplap.manifests.nodeclaim import ClaimState, PodReference
-from shiplap_cli.fleet import fleet as command
-from shiplap_cli.fleet import fleet_reading
+from shiplap_cli.commands.status import fleet as command
+from shiplap_cli.commands.status import fleet_reading
 from shiplap_cli.main import run
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
 from tests.node_claims import changes, node_claim
@@ -78,7 +78,7 @@ class Fleet:
             made = self.state.advance(made, state, **changes(made, **(fields if state is to else {})))
 
     def says(self, *arguments: str, code: int = 0) -> str:
-        assert run(["fleet", *arguments]) == code
+        assert run(["status", "fleet", *arguments]) == code
         printed = self._capsys.readouterr()
         return printed.err if code == 2 else printed.out
 

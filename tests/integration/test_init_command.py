@@ -22,9 +22,9 @@ from msgspec.structs import replace
 from shiplap.aws import session
 from shiplap.manifests.files.loading import inspect_files
 from shiplap_cdk.install_document import read
-from shiplap_cli.first_install import init as module
-from shiplap_cli.first_install.install_files import Choices, FirstInstall, first_install
-from shiplap_cli.first_install.surroundings import (
+from shiplap_cli.commands.init import init as module
+from shiplap_cli.commands.init.install_files import Choices, FirstInstall, first_install
+from shiplap_cli.commands.init.surroundings import (
     ANYWHERE,
     ClusterSurroundings,
     NodeGroup,

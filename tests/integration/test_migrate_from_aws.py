@@ -1,4 +1,4 @@
-"""`shiplap migrate --from-aws` against AWS's answers as moto gives them."""
+"""`shiplap migrate convert --from-aws` against AWS's answers as moto gives them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 
 from shiplap.aws import session
+from shiplap_cli.commands.migrate import aws_groups
 from shiplap_cli.main import run
-from shiplap_cli.migration import aws_groups
 from tests.commands import Shiplap
 
 REGION = "us-east-1"
@@ -61,7 +61,7 @@ def account(aws: None) -> str:
 
 
 def migrated(shiplap: Shiplap) -> Any:
-    return shiplap.json("migrate", "--from-aws", "--cluster", "prod", "--region", REGION, code=1)
+    return shiplap.json("migrate", "convert", "--from-aws", "--cluster", "prod", "--region", REGION, code=1)
 
 
 def test_the_groups_of_a_cluster(account: str, shiplap: Shiplap) -> None:
@@ -79,7 +79,7 @@ def test_a_cluster_without_groups(aws: None, shiplap: Shiplap) -> None:
     eks = boto3.client("eks", REGION)
     eks.create_cluster(name="prod", roleArn=ROLE, resourcesVpcConfig={"subnetIds": subnets})
     assert "has neither node groups nor" in shiplap.error(
-        "migrate", "--from-aws", "--cluster", "prod", "--region", REGION
+        "migrate", "convert", "--from-aws", "--cluster", "prod", "--region", REGION
     )
 
 
@@ -102,5 +102,5 @@ def test_aws_refuses(
         raise error
 
     monkeypatch.setattr(aws_groups, "aws_client", refuse)
-    assert run(["migrate", "--from-aws", "--cluster", "prod", "--region", REGION]) == 2
+    assert run(["migrate", "convert", "--from-aws", "--cluster", "prod", "--region", REGION]) == 2
     assert said in capsys.readouterr().err

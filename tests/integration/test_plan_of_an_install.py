@@ -283,11 +283,11 @@ def test_what_sleeps_waits_as_the_functions_let_it_wait_until_somebody_wakes_it(
     first = answer["unschedulable"][0]["pod"]
     assert "asleep" in str(live.says("explain pod", first, "--cluster", "blue"))
 
-    assert run(["wake", "blue"]) == 0
+    assert run(["status", "wake", "blue"]) == 0
     assert "blue is awake" in capsys.readouterr().out
     assert live.decided()[1].node_claims != ()
     assert live.says("plan", "--cluster", "blue")["nodeClaims"]
-    assert run(["wake", "blue", "--until", "0s"]) == 0
+    assert run(["status", "wake", "blue", "--until", "0s"]) == 0
     assert live.decided()[1].node_claims == ()
 
 

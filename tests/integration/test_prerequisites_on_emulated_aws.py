@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from shiplap.aws import session
 from shiplap.errors import InvalidManifests
 from shiplap_cdk.install_document import read
-from shiplap_cli.doctor import prerequisites
-from shiplap_cli.doctor.check_results import Check, CheckResult, run_checks
-from shiplap_cli.doctor.prerequisites import PlannedInstall, planned_install_of
+from shiplap_cli.commands.doctor import prerequisites
+from shiplap_cli.commands.doctor.check_results import Check, CheckResult, run_checks
+from shiplap_cli.commands.doctor.prerequisites import PlannedInstall, planned_install_of
 
 pytestmark = pytest.mark.thorough
 

@@ -1,4 +1,4 @@
-"""`shiplap replay`: records of files, of S3 and by id, of this version and of others, with other manifests."""
+"""`shiplap explain decision`: records of files, of S3 and by id, of this version and others, with other manifests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Says:
         self._capsys = capsys
 
     def __call__(self, *arguments: object, code: int = 0) -> str:
-        assert run(["replay", *map(str, arguments)]) == code
+        assert run(["explain", "decision", *map(str, arguments)]) == code
         printed = self._capsys.readouterr()
         assert printed.err.count("\n") == (1 if code == 2 else 0)
         return printed.err if code == 2 else " ".join(printed.out.split())

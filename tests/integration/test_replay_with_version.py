@@ -1,4 +1,4 @@
-"""`shiplap replay --with-version`: another version decides, in its own process, wherever it is installed."""
+"""`shiplap explain decision --with-version`: another version decides, in its own process, wherever it is installed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def version(folder: Path, records: str = OTHER, number: str = "9.9.9") -> Path:
 
 
 def replayed(capsys: pytest.CaptureFixture[str], *arguments: object, code: int) -> dict[str, Any]:
-    assert run(["replay", *map(str, arguments), "-o", "json"]) == code
+    assert run(["explain", "decision", *map(str, arguments), "-o", "json"]) == code
     printed = capsys.readouterr()
     assert printed.err == ""
     return dict(json.loads(printed.out))
@@ -100,7 +100,7 @@ def test_another_version_that_decides_otherwise(
     assert found["hourly"] == {"recorded": 0.1, "again": 0.25}
     (again,) = found["difference"]["again"]
     assert again.startswith("launch newer.large on-demand in z1 of pool default")
-    assert run(["replay", str(record), "--with-version", str(where)]) == 1
+    assert run(["explain", "decision", str(record), "--with-version", str(where)]) == 1
     page = " ".join(capsys.readouterr().out.split())
     assert f"Recorded by {__version__}, decided again by 9.9.9" in page
 
@@ -115,7 +115,7 @@ def test_a_decision_that_this_version_cannot_read_is_compared_by_its_outline(
     found = replayed(capsys, record, "--with-version", where, code=1)
     assert found["difference"]["outlines"]
     assert found["difference"]["again"] == ["launch newer.large on-demand in z1 of pool default at $0.2500/h for 1 pod"]
-    assert run(["replay", str(record), "--with-version", str(where)]) == 1
+    assert run(["explain", "decision", str(record), "--with-version", str(where)]) == 1
     assert "only their outlines are compared" in capsys.readouterr().out
 
 
@@ -161,7 +161,7 @@ def test_what_is_no_version(
     for name, script in (("silent", "#!/bin/sh\n"), ("unrunnable", "#!/no/such/interpreter\n")):
         (tmp_path / name).write_text(script)
         (tmp_path / name).chmod(0o755)
-    assert run(["replay", str(record), "--with-version", str(tmp_path / where)]) == 2
+    assert run(["explain", "decision", str(record), "--with-version", str(tmp_path / where)]) == 2
     printed = capsys.readouterr().err
     assert said in printed
     assert printed.count("\n") == 1
@@ -171,5 +171,5 @@ def test_a_version_that_never_ends(
     record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shiplap_cli.installs.other_version._TIMEOUT_S", 0.01)
-    assert run(["replay", str(record), "--with-version", str(version(tmp_path))]) == 2
+    assert run(["explain", "decision", str(record), "--with-version", str(version(tmp_path))]) == 2
     assert "has not decided within 0 s" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`shiplap rollback`: the aliases of all functions move to a release, or none of them."""
+"""`shiplap install rollback`: the aliases of all functions move to a release, or none of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from shiplap.aws.dynamodb import tables
-from shiplap_cli.commands import rollback as command
+from shiplap_cli.commands.install import rollback as command
 from shiplap_cli.installs.published_versions import published_versions
 from shiplap_cli.main import run
 from shiplap_lab.fakes.faults import Faults
@@ -116,7 +116,7 @@ class ReleasedInstall:
         ]
 
     def says(self, *arguments: str, code: int = 0) -> str:
-        assert run(["rollback", *arguments]) == code
+        assert run(["install", "rollback", *arguments]) == code
         printed = self._capsys.readouterr()
         return printed.out + printed.err
 

@@ -1,4 +1,4 @@
-"""`shiplap status` on a bucket, found by its name, its stack or a running `shiplap dev`."""
+"""`shiplap status` on a bucket, found by its name, its stack or a running `shiplap lab dev`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shiplap.instances.readiness.nodeclass_status import (
     conditions,
     unknown_conditions,
 )
-from shiplap_cli.commands import status as command
+from shiplap_cli.commands.status import status as command
 from shiplap_cli.installs.install_metrics import FailedClaim, FunctionMetrics, InstallMetrics, PoolUsage, QueueMetrics
 from shiplap_cli.main import run
 from shiplap_cli.render.html_status import status_report
@@ -201,7 +201,7 @@ def test_a_running_dev_is_found_by_the_note_it_leaves(announce: Announce) -> Non
 
 
 def test_no_dev_runs(tmp_path: Path, announce: Announce) -> None:
-    with pytest.raises(InvalidInput, match="no `shiplap dev` runs"):
+    with pytest.raises(InvalidInput, match="no `shiplap lab dev` runs"):
         dev_session.find_session(tmp_path)
     with pytest.raises(InvalidInput):
         dev_session.find_session(announce("run-1", 2**22 + 1))

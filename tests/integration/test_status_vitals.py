@@ -29,7 +29,7 @@ from shiplap.instances.readiness.nodeclass_status import (
 from shiplap.kubernetes.quantity import MEMORY
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import OfferingFailure
-from shiplap_cli.commands import status as command
+from shiplap_cli.commands.status import status as command
 from shiplap_cli.installs.dead_letter_queues import GIVEN_UP
 from shiplap_cli.installs.find_install import DeployedInstall as Found
 from shiplap_cli.installs.install_metrics import queues_of

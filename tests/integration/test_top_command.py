@@ -32,6 +32,7 @@ from shiplap.policies.sleep.sleep_state import SleepNotes
 from shiplap.records.disruption_record import Headline
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap_cli.commands.top import followed_install
 from shiplap_cli.inputs.cluster_events import (
     ClusterEvent,
     ObjectChanged,
@@ -44,7 +45,6 @@ from shiplap_cli.inputs.context_access import enter_context
 from shiplap_cli.installs import find_install
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
-from shiplap_cli.top import followed_install
 from shiplap_lab.cluster_simulator.access import PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.dev import dev_session
@@ -183,7 +183,7 @@ def test_the_cluster_of_shiplap_dev(
     cluster.http.access = None
     monkeypatch.setattr(dev_session, "find_session", functools.partial(dev_session.find_session, tmp_path))
     assert run(["top", "--dev", "--once"]) == 2
-    assert "no `shiplap dev` runs" in capsys.readouterr().err
+    assert "no `shiplap lab dev` runs" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
     dev_session.announce_session(tmp_path / "run", {}, "bucket", {"demo": cluster.http.endpoint})
     monkeypatch.setattr(find_install, "find_install", lambda **_: INSTALL)
@@ -275,7 +275,7 @@ def test_a_recording_is_played(tmp_path: Path, capsys: pytest.CaptureFixture[str
     path = tmp_path / "run.json"
     scenario = tmp_path / "small.yaml"
     scenario.write_text(SCENARIO)
-    assert run(["simulate", str(scenario), "--recording", str(path), "-o", "json"]) == 0
+    assert run(["lab", "simulate", str(scenario), "--recording", str(path), "-o", "json"]) == 0
     capsys.readouterr()
     assert run(["top", "--recording", str(path), "--once"]) == 0
     assert "1 node  2 pods  none waiting" in capsys.readouterr().out
@@ -287,7 +287,7 @@ def test_the_decisions_of_a_recording_can_be_replayed(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(SCENARIO)
     kept = ["--recording", "run.json", "--records", "kept"]
-    assert run(["simulate", "small.yaml", *kept, "-o", "json"]) == 0
+    assert run(["lab", "simulate", "small.yaml", *kept, "-o", "json"]) == 0
     capsys.readouterr()
     assert run(["top", "--recording", "run.json", "-o", "json"]) == 0
     decided = json.loads(capsys.readouterr().out)["decisions"]
@@ -295,9 +295,9 @@ def test_the_decisions_of_a_recording_can_be_replayed(
     assert launched["text"].startswith("2 pods → 1 node, ")
     assert {item["kind"] for item in decided} == {"schedule", "launch", "lifecycle"}
     monkeypatch.chdir("kept")
-    assert run(["replay", launched["record"]]) == 0
+    assert run(["explain", "decision", launched["record"]]) == 0
     assert "The same decision, byte for byte." in capsys.readouterr().out
-    assert run(["simulate", "../small.yaml", "--records", "x", "--seeds", "2"]) == 2
+    assert run(["lab", "simulate", "../small.yaml", "--records", "x", "--seeds", "2"]) == 2
     assert "--records: shows one run" in capsys.readouterr().err
 
 
@@ -542,7 +542,7 @@ def test_decisions_of_a_recording_in_a_terminal(size: tuple[int, int], name: str
     try:
         terminal.shows(lambda lines: any("schedule  3 pods" in row and row.endswith(f" {name}") for row in lines))
         terminal.press("d")
-        shown = terminal.shows(lambda lines: any("shiplap replay RECORD" in row for row in lines))
+        shown = terminal.shows(lambda lines: any("shiplap explain decision RECORD" in row for row in lines))
         assert any(row.endswith(f" {RECORD}") for row in shown)
         terminal.press("d")
         terminal.shows(lambda lines: any("d decisions" in row for row in lines))

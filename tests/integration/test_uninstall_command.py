@@ -1,4 +1,4 @@
-"""`shiplap uninstall`: the finalizers of an install leave a cluster, whether its stack is there or not."""
+"""`shiplap install uninstall`: the finalizers of an install leave a cluster, whether its stack is there or not."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import yaml
 from shiplap.errors import ClusterDenied, ObjectConflict, ObjectNotFound
 from shiplap.flows.sweep.manifest_statuses import publish_statuses
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL
+from shiplap_cli.commands.install.finalizers import held_objects, release
 from shiplap_cli.main import run
-from shiplap_cli.removal.finalizers import held_objects, release
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
@@ -61,19 +61,19 @@ def finalizers(server: ApiServer, plural: str, name: str) -> list[str]:
 def test_finalizers_of_the_install_go_and_others_stay(
     server: ApiServer, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["uninstall", "--finalizers", "--kubeconfig", kubeconfig, "--yes"]) == 0
+    assert run(["install", "uninstall", "--finalizers", "--kubeconfig", kubeconfig, "--yes"]) == 0
     printed = capsys.readouterr().out
     assert "i-0abc" in printed
     assert finalizers(server, "nodeclaims", "a") == []
     assert finalizers(server, "nodes", "n1") == ["other/finalizer"]
     assert finalizers(server, "nodeclaims", "karpenters") == finalizers(server, "nodes", "foreign") == [FINALIZER]
-    assert run(["uninstall", "--finalizers", "--kubeconfig", kubeconfig, "--yes"]) == 0
+    assert run(["install", "uninstall", "--finalizers", "--kubeconfig", kubeconfig, "--yes"]) == 0
 
 
 def test_it_does_nothing_unless_somebody_agrees(
     server: ApiServer, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["uninstall", "--finalizers", "--kubeconfig", kubeconfig]) == 2
+    assert run(["install", "uninstall", "--finalizers", "--kubeconfig", kubeconfig]) == 2
     assert "add --yes where nobody can answer" in capsys.readouterr().err
     assert finalizers(server, "nodeclaims", "a") == [FINALIZER]
 
@@ -82,9 +82,9 @@ def test_of_two_installs_one_is_to_be_named(
     server: ApiServer, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.create("nodes", {"metadata": held("n2", "two")})
-    assert run(["uninstall", "--finalizers", "--kubeconfig", kubeconfig, "--yes"]) == 2
+    assert run(["install", "uninstall", "--finalizers", "--kubeconfig", kubeconfig, "--yes"]) == 2
     assert "the cluster has objects of one, two" in capsys.readouterr().err
-    assert run(["uninstall", "--finalizers", "--kubeconfig", kubeconfig, "--yes", "--install", "two"]) == 0
+    assert run(["install", "uninstall", "--finalizers", "--kubeconfig", kubeconfig, "--yes", "--install", "two"]) == 0
     assert finalizers(server, "nodes", "n2") == []
     assert finalizers(server, "nodes", "n1") == [FINALIZER, "other/finalizer"]
 
@@ -97,7 +97,7 @@ def test_a_cluster_that_cannot_be_asked_says_why(tmp_path: Path, capsys: pytest.
         "users": [{"name": "me", "user": {"token": "t"}}],
     }
     (tmp_path / "config").write_text(yaml.safe_dump(document))
-    assert run(["uninstall", "--finalizers", "--kubeconfig", str(tmp_path / "config"), "--yes"]) == 2
+    assert run(["install", "uninstall", "--finalizers", "--kubeconfig", str(tmp_path / "config"), "--yes"]) == 2
     assert "context blue" in capsys.readouterr().err
 
 

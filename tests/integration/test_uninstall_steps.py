@@ -1,4 +1,4 @@
-"""`shiplap uninstall` on AWS in this process: every step, each of them again, and what stands against the next."""
+"""`shiplap install uninstall` on AWS in this process: every step, each again, and what stands against the next."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.node_identities import MOST_AT_ONCE, InstanceProfile, OwnNodeRole
 from shiplap.settings import LAYER_DESCRIPTION, ClusterSettings, Settings
-from shiplap_cli.commands import uninstall as command
+from shiplap_cli.commands.install import abandoned_identities
+from shiplap_cli.commands.install import uninstall as command
+from shiplap_cli.commands.install.removal_record import read_record, save_record
+from shiplap_cli.commands.install.stack_deletion import delete_stack, stack_state
 from shiplap_cli.inputs.learned_file import read_learned
 from shiplap_cli.main import run
-from shiplap_cli.removal import abandoned_identities
-from shiplap_cli.removal.removal_record import read_record, save_record
-from shiplap_cli.removal.stack_deletion import delete_stack, stack_state
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.identities import FakeNodeIdentities
@@ -104,7 +104,7 @@ class InstallToRemove:
                     self.state.advance(empty, ClaimState.GONE, changed_at=self.now)
 
     def runs(self, *arguments: str, code: int = 0) -> dict[str, Any]:
-        got = run(["uninstall", "-o", "json", "--kubeconfig", self.kubeconfig, *arguments])
+        got = run(["install", "uninstall", "-o", "json", "--kubeconfig", self.kubeconfig, *arguments])
         printed = self._capsys.readouterr()
         assert got == code, printed.err + printed.out
         return dict(json.loads(printed.out)) if printed.out else {"error": printed.err}

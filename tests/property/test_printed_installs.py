@@ -32,10 +32,12 @@ from shiplap.instances.readiness.nodeclass_status import (
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.records.disruption_record import Headline
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, Unschedulable
-from shiplap_cli.commands import status
-from shiplap_cli.fleet import fleet_reading
-from shiplap_cli.fleet.fleet_document import InstallOverview, cluster_overview
-from shiplap_cli.history import history_options
+from shiplap_cli.commands.explain import history_options
+from shiplap_cli.commands.status import fleet_reading, status
+from shiplap_cli.commands.status.fleet_document import InstallOverview, cluster_overview
+from shiplap_cli.commands.top.frame import Scene, frame
+from shiplap_cli.commands.top.stream import changes_between
+from shiplap_cli.commands.top.view import View
 from shiplap_cli.installs.install_metrics import (
     FailedClaim,
     FunctionMetrics,
@@ -46,9 +48,6 @@ from shiplap_cli.installs.install_metrics import (
 )
 from shiplap_cli.main import run
 from shiplap_cli.output import SafeConsole
-from shiplap_cli.top.frame import Scene, frame
-from shiplap_cli.top.stream import changes_between
-from shiplap_cli.top.view import View
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.fakes.stores import FakeCapacity, FakeRecorder
 from shiplap_lab.simulation.recording import Frame, Timeline
@@ -174,8 +173,8 @@ def scene_of(names: Iterator[str]) -> Scene:
 OUTPUTS = ("table", "json", "yaml")
 COMMANDS: list[list[str]] = [
     *(["status", "-o", output] for output in OUTPUTS),
-    *(["fleet", "-o", output] for output in OUTPUTS),
-    ["fleet", "--html", "page.html"],
+    *(["status", "fleet", "-o", output] for output in OUTPUTS),
+    ["status", "fleet", "--html", "page.html"],
     *(["top", "--recording", "recording.json", "-o", output] for output in OUTPUTS),
     *(["explain", kind, "NAME", "--cluster", ASKED, "-o", "table"] for kind in ("pod", "claim", "node", "pool")),
     ["explain", "claim", "NAME", "--cluster", ASKED, "-o", "json"],
@@ -184,9 +183,9 @@ COMMANDS: list[list[str]] = [
     ["capacity", "show", "NAME", "--file", "learned.json"],
     ["status", "--cluster", "NAME"],
     ["status", "-o", "NAME"],
-    ["fleet", "-f", "installs.yaml"],
-    ["fleet", "--only", "NAME"],
-    ["deploy", "-f", "installs.yaml", "--dry-run"],
+    ["status", "fleet", "-f", "installs.yaml"],
+    ["status", "fleet", "--only", "NAME"],
+    ["install", "deploy", "-f", "installs.yaml", "--dry-run"],
     ["top", "--recording", "installs.yaml"],
     ["top", "--sort", "NAME"],
 ]

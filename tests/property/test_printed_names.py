@@ -64,11 +64,11 @@ COMMANDS: list[list[str]] = [
     ["explain", "pool", "NAME", "-f", "state.json"],
     ["validate", "state.json"],
     ["validate", "state.json", "-o", "json"],
-    ["migrate", "state.json"],
+    ["migrate", "convert", "state.json"],
     ["plan", "-f", "NAME"],
     ["plan", "--context", "NAME"],
     ["plan", "-f", "broken.yaml"],
-    ["replay", "broken.yaml"],
+    ["explain", "decision", "broken.yaml"],
     ["NAME"],
     ["plan", "--NAME"],
 ]
@@ -86,7 +86,7 @@ def inside(folder: str) -> Iterator[None]:
 
 def _name_for(command: list[str], objects: list[Any]) -> str:
     """The name of an object that a command is asked to explain."""
-    if command[0] != "explain":
+    if command[0] != "explain" or command[1] == "decision":
         return ""
     kind = {"pod": "Pod", "node": "Node", "pool": "NodePool"}[command[1]]
     metadata = next(item["metadata"] for item in objects if item["kind"] == kind)

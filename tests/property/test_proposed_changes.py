@@ -13,7 +13,7 @@ from shiplap.kubernetes.objects import Pod, ResourceRequirements, Toleration
 from shiplap.kubernetes.quantity import format_amount, parse_amount
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan, solve
-from shiplap_cli.explain.smallest_changes import change_proposals
+from shiplap_cli.accounts.smallest_changes import change_proposals
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.strategies import sampled_from

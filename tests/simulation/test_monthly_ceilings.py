@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from shiplap_cli.commands.simulate import document
+from shiplap_cli.commands.lab.simulate import document
 from shiplap_cli.main import run as shiplap
 from shiplap_lab.judge.promises import Promise
 from shiplap_lab.scenarios.scenario import Fault, Play, load
@@ -105,6 +105,6 @@ def test_months_that_passed_a_ceiling_are_printed(
     outcome = RunOutcome(scenario="mixed", seed=1, trace="", overshoots=OVER)
     assert document(outcome)["overshoots"][1] == {"ceiling": "cluster left", "dollars": 0.4, "dearerByPrices": 0.3}
     monkeypatch.setattr(campaign, "_one", lambda *_: outcome)
-    assert shiplap(["simulate", "mixed", "--seeds", "2", "--processes", "1"]) == 0
+    assert shiplap(["lab", "simulate", "mixed", "--seeds", "2", "--processes", "1"]) == 0
     told = capsys.readouterr().out
     assert "4 ceilings of a month passed, by $0.4000 at most: cluster left, where prices rose by $0.3000" in told

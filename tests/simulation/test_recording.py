@@ -97,11 +97,11 @@ def test_a_broken_promise_stands_first_on_the_page(storm: tuple[RunOutcome, Time
 
 def test_the_command_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "run.html"
-    assert command(["simulate", "flex-drought", "--seed", "2", "--html", str(page), "-o", "json"]) == 0
+    assert command(["lab", "simulate", "flex-drought", "--seed", "2", "--html", str(page), "-o", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     made = page.read_text()
     assert answer["trace"] in made
     assert "Simulation of flex-drought" in made
     for more in (["--seeds", "2"], ["--mutant", "list"]):
-        assert command(["simulate", "flex-drought", *more, "--html", str(page)]) == 2
+        assert command(["lab", "simulate", "flex-drought", *more, "--html", str(page)]) == 2
         assert "--html" in capsys.readouterr().err

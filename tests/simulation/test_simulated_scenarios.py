@@ -157,7 +157,7 @@ def test_there_is_no_such_scenario_and_no_such_defect() -> None:
 
 def test_the_command_prints_the_outcome_and_the_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "trace.jsonl"
-    assert shiplap(["simulate", "mixed", "--seed", "2", "--trace", str(trace), "-o", "json"]) == 0
+    assert shiplap(["lab", "simulate", "mixed", "--seed", "2", "--trace", str(trace), "-o", "json"]) == 0
     told = msgspec.json.decode(capsys.readouterr().out)
     assert told["kept"]
     assert told["seed"] == 2
@@ -166,7 +166,7 @@ def test_the_command_prints_the_outcome_and_the_trace(tmp_path: Path, capsys: py
 
 
 def test_the_command_fails_when_a_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
-    planted_there = ["simulate", "mixed", "--seed", "1", "--mutant", "books a wrong price"]
+    planted_there = ["lab", "simulate", "mixed", "--seed", "1", "--mutant", "books a wrong price"]
     assert shiplap(planted_there) == 1
     assert "BROKEN" in capsys.readouterr().out
     assert shiplap([*planted_there, "--seeds", "2", "--processes", "1", "--no-shrink"]) == 1
@@ -174,7 +174,7 @@ def test_the_command_fails_when_a_promise_is_broken(capsys: pytest.CaptureFixtur
 
 
 def test_some_seeds_are_a_campaign(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shiplap(["simulate", "mixed", "--seeds", "3", "--processes", "1", "-o", "json"]) == 0
+    assert shiplap(["lab", "simulate", "mixed", "--seeds", "3", "--processes", "1", "-o", "json"]) == 0
     told = msgspec.json.decode(capsys.readouterr().out)
     assert (told["seeds"], told["failed"]) == (3, [])
 
@@ -291,7 +291,7 @@ def test_two_sets_of_manifests_are_played_side_by_side(tmp_path: Path, capsys: p
     dear.write_text(
         "---\n".join(documents).replace("[c7i-flex, m7i-flex]", "[r6i]").replace("[c7i, m6i, r6i]", "[r6i]")
     )
-    assert shiplap(["simulate", "strays", "--seed", "1", "--compare", str(dear), "-o", "json"]) == 0
+    assert shiplap(["lab", "simulate", "strays", "--seed", "1", "--compare", str(dear), "-o", "json"]) == 0
     told = msgspec.json.decode(capsys.readouterr().out)
     own, other = told["own"], told["other"]
     assert own["kept"]
@@ -301,7 +301,7 @@ def test_two_sets_of_manifests_are_played_side_by_side(tmp_path: Path, capsys: p
     assert own["podHoursPending"] > 0
     assert own["trace"] == run_seed(load("strays"), 1).trace
     page = tmp_path / "both.html"
-    assert shiplap(["simulate", "strays", "--seed", "1", "--compare", str(dear), "--html", str(page)]) == 0
+    assert shiplap(["lab", "simulate", "strays", "--seed", "1", "--compare", str(dear), "--html", str(page)]) == 0
     assert "dollars" in capsys.readouterr().out
     drawn = page.read_text()
     assert drawn.index("With its own manifests") < drawn.index("With the others")

@@ -227,7 +227,7 @@ def test_a_kind_that_hardly_ever_takes_effect_fails_a_campaign_of_enough_seeds()
 
 def test_the_command_fails_for_a_rare_kind(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(campaign, "SEEDS_OF_A_CAMPAIGN", 2)
-    assert shiplap(["simulate", "unkind", "--seeds", "2", "--hours", "0.05", "--processes", "1"]) == 1
+    assert shiplap(["lab", "simulate", "unkind", "--seeds", "2", "--hours", "0.05", "--processes", "1"]) == 1
     assert "TOO RARE" in capsys.readouterr().out
 
 
@@ -235,7 +235,7 @@ def test_a_campaign_that_was_interrupted_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "outcomes.jsonl"
-    command = ["simulate", "unkind", "--hours", "0.05", "--processes", "1", "--results", str(file), "-o", "json"]
+    command = ["lab", "simulate", "unkind", "--hours", "0.05", "--processes", "1", "--results", str(file), "-o", "json"]
     assert shiplap([*command, "--seed", "5", "--seeds", "2"]) == 0
     first = capsys.readouterr().out
     file.write_bytes(file.read_bytes() + b'{"played": "interrup')
@@ -264,5 +264,5 @@ def test_outcomes_of_another_campaign_do_not_count(tmp_path: Path, mutant: str, 
 
 
 def test_results_are_kept_of_many_seeds_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shiplap(["simulate", "unkind", "--results", str(tmp_path / "outcomes.jsonl")]) == 2
+    assert shiplap(["lab", "simulate", "unkind", "--results", str(tmp_path / "outcomes.jsonl")]) == 2
     assert "--results" in capsys.readouterr().err

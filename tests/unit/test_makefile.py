@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("arguments", "command"),
     [
-        (["simulate-long"], "shiplap simulate mixed --seeds 20000"),
-        (["simulate-long", "SCENARIO=unkind", "SEEDS=5"], "shiplap simulate unkind --seeds 5"),
-        (["deploy-local"], "shiplap dev --once --scenario flex-first"),
-        (["deploy-local", "SCENARIO=races"], "shiplap dev --once --scenario races"),
+        (["simulate-long"], "shiplap lab simulate mixed --seeds 20000"),
+        (["simulate-long", "SCENARIO=unkind", "SEEDS=5"], "shiplap lab simulate unkind --seeds 5"),
+        (["deploy-local"], "shiplap lab dev --once --scenario flex-first"),
+        (["deploy-local", "SCENARIO=races"], "shiplap lab dev --once --scenario races"),
     ],
 )
 def test_each_target_has_a_scenario_of_its_own(arguments: list[str], command: str) -> None:

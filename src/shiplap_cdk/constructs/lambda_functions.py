@@ -101,7 +101,7 @@ class RuntimeSettings(NamedTuple):
 
 
 LIBRARY_DESCRIPTION = f"The package shiplap {shiplap.__version__}, reads items up to schema {SCHEMA}"
-"""`shiplap rollback` reads it, to know which stored items the code of an earlier version reads."""
+"""`shiplap install rollback` reads it, to know which stored items the code of an earlier version reads."""
 
 
 class Layers(Construct):

@@ -1,1 +1,1 @@
-"""One module for each command; `doctor` and `top` have folders of their own."""
+"""One folder for each command, named in `shiplap_cli.command_list`."""

@@ -76,7 +76,7 @@ class ClusterInputs(msgspec.Struct, frozen=True):
 def read_cluster_inputs(
     sources: Sources, which: InstallOptions, moment: float, *, own_manifests: bool
 ) -> ClusterInputs:
-    """The files that were named, else the cluster of a context or of `shiplap dev`; the install before the cluster."""
+    """The files that were named, else the cluster of a context or of `shiplap lab dev`; the install comes first."""
     asked = bool(sources.context or sources.kubeconfig)
     if sources.cluster_state and asked:
         option = "--context" if sources.context else "--kubeconfig"

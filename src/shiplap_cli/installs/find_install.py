@@ -1,4 +1,4 @@
-"""Finds an install for commands: by the outputs of its stack, by its bucket, or the `shiplap dev` of this machine."""
+"""Finds an install for commands: by the outputs of its stack, by its bucket, or `shiplap lab dev` on this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Bucket = Annotated[
 ]
 Stack = Annotated[str, typer.Option(help="Name of the install's CloudFormation stack.", rich_help_panel=_PANEL)]
 Dev = Annotated[
-    bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.", rich_help_panel=_PANEL)
+    bool, typer.Option("--dev", help="The `shiplap lab dev` that runs on this machine.", rich_help_panel=_PANEL)
 ]
 STACK = "Shiplap"
 """The default name of the stack."""
@@ -54,7 +54,7 @@ class InstallOptions(Options, frozen=True, kw_only=True):
         str, typer.Option("--stack", help=f"Name of the install's stack; {STACK} without.", rich_help_panel=LIVE)
     ] = ""
     dev: Annotated[
-        bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.", rich_help_panel=LIVE)
+        bool, typer.Option("--dev", help="The `shiplap lab dev` that runs on this machine.", rich_help_panel=LIVE)
     ] = False
 
     @property
@@ -163,7 +163,7 @@ def find_install(*, bucket: str, stack: str, dev: bool) -> DeployedInstall:
 
     Raises:
         AwsError: the stack cannot be looked up.
-        InvalidInput: there is no such stack, it is not Shiplap's, or no `shiplap dev` runs.
+        InvalidInput: there is no such stack, it is not Shiplap's, or no `shiplap lab dev` runs.
     """
     if dev:
         from shiplap_lab.dev.dev_session import find_session as running  # noqa: PLC0415 - not for those who ask a live install
@@ -215,7 +215,7 @@ def install_finder(which: InstallOptions) -> Callable[[], tuple[DeployedInstall,
 
 
 def dev_access(cluster: str) -> Access:
-    """The API server of a cluster of the `shiplap dev` that runs here; of its first one when none is named.
+    """The API server of a cluster of the `shiplap lab dev` that runs here; of its first one when none is named.
 
     Raises:
         InvalidInput: nothing runs here, or no such cluster.
@@ -226,7 +226,7 @@ def dev_access(cluster: str) -> Access:
     endpoints = running().endpoints
     name = cluster or min(endpoints)
     if name not in endpoints:
-        raise InvalidInput("--cluster", f"`shiplap dev` runs {', '.join(sorted(endpoints))}, not {name}")
+        raise InvalidInput("--cluster", f"`shiplap lab dev` runs {', '.join(sorted(endpoints))}, not {name}")
     return Access(context=name, server=endpoints[name])
 
 

@@ -1,4 +1,4 @@
-"""`shiplap simulate --html FILE`: a run over time, and the packing at any moment of it."""
+"""`shiplap lab simulate --html FILE`: a run over time, and the packing at any moment of it."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
-from shiplap_cli.explain.claim_account import ClaimAccount, ClaimAccounts
-from shiplap_cli.explain.node_account import NodeAccount
-from shiplap_cli.explain.pod_account import PodAccount
+from shiplap_cli.accounts.claim_account import ClaimAccount, ClaimAccounts
+from shiplap_cli.accounts.node_account import NodeAccount
+from shiplap_cli.accounts.pod_account import PodAccount
 from shiplap_cli.money import Money, dollars, estimate_mark, hourly_text
 from shiplap_cli.output import counted, grouped, plain_table, summary, titled_table
 from shiplap_cli.render.spot_risk_text import risk_text

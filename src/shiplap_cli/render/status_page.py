@@ -19,7 +19,7 @@ _MOST = 10
 def metrics_page(metrics: InstallMetrics) -> Iterator[RenderableType]:
     """A table for each part of which anything is known."""
     if metrics.frozen_at:
-        why = "`shiplap uninstall` ends the install, `shiplap uninstall --cancel` lets launches go on"
+        why = "`shiplap install uninstall` ends the install, `shiplap install uninstall --cancel` lets launches go on"
         yield warning_line(f"launches are frozen since {metrics.frozen_at}: {why}")
     if metrics.pool_use:
         yield _pools(metrics)

@@ -1,6 +1,6 @@
 """Feeds the judge with what differs between two observations of a Region.
 
-The simulation tells the judge of each fact as it happens. `shiplap dev` sees the world from outside, a few times a
+The simulation tells the judge of each fact as it happens. `shiplap lab dev` sees the world from outside, a few times a
 second. What happened in between is filled in: the states that a claim has passed, and the order of writes, launches and
 joins. Nothing here judges; the judge does.
 """

@@ -1,7 +1,7 @@
 """A simulated cluster: scheduler, kubelets and controllers over one API server's store.
 
-The simulation drives it in virtual time. `PolledCluster` and `Runner` drive it in real time for `shiplap dev`, by lists
-of the machines that EC2 runs.
+The simulation drives it in virtual time. `PolledCluster` and `Runner` drive it in real time for `shiplap lab dev`, by
+lists of the machines that EC2 runs.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""`shiplap dev`: scenarios played in real time on this machine."""
+"""`shiplap lab dev`: scenarios played in real time on this machine."""

@@ -1,4 +1,4 @@
-"""The result of a played scenario, in the fixed format of `shiplap dev --once -o json`."""
+"""The result of a played scenario, in the fixed format of `shiplap lab dev --once -o json`."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ def _empty_nodes(report: DevReport) -> Iterator[str]:
 
 
 TRY_NEXT = (
-    "shiplap dev --scenario spot-interruption   # AWS takes a node away; the others: src/shiplap_lab/scenarios/bundled",
-    "shiplap simulate mixed --seed 7            # messages lost, functions dying, in virtual time",
+    "shiplap lab dev --scenario spot-interruption   # AWS takes a node away; more: src/shiplap_lab/scenarios/bundled",
+    "shiplap lab simulate mixed --seed 7            # messages lost, functions dying, in virtual time",
     "shiplap plan --context NAME --manifests examples/one-cluster/manifests   # your own cluster, with lists only",
 )
 """Commands for those who have seen the demo."""

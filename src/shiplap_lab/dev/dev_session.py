@@ -1,4 +1,4 @@
-"""A `shiplap dev` that runs on this machine: the note by which other commands find it, and the signals that end it.
+"""A `shiplap lab dev` that runs on this machine: the note by which other commands find it, and the signals that end it.
 
 A closed terminal and `kill` take it down in order, as Ctrl-C does.
 """
@@ -51,7 +51,7 @@ def find_session(folder: Path = _FOLDER) -> DevSession:
         if _runs(note.process):
             return note
     raise InvalidInput(
-        "--dev", "no `shiplap dev` runs on this machine; it does while a scenario plays: start one by `shiplap dev`"
+        "--dev", "no `shiplap lab dev` runs on this machine: start one, and ask while its scenario plays"
     )
 
 

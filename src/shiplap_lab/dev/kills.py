@@ -52,7 +52,7 @@ _LOOK_S = 2.0
 _MOST_PODS = 24
 _SESSION_S = 1500.0
 _WATCH_AGAIN_S = 60.0
-"""How long nobody watches until a watch is begun: on AWS the schedule does that, which `shiplap dev` has not."""
+"""How long nobody watches until a watch is begun: on AWS the schedule does that, which `shiplap lab dev` has not."""
 
 _PATIENCE_S = 30.0
 """How long a killed Region may stand still until the next kill, so that functions outlive their cold start."""

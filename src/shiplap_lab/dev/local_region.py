@@ -1,4 +1,4 @@
-"""The stage of `shiplap dev`: this machine as an AWS Region with clusters, in real time.
+"""The stage of `shiplap lab dev`: this machine as an AWS Region with clusters, in real time.
 
 The project's own stack is deployed on the emulated AWS and its functions run there; EC2 is played in this process, and
 so are the clusters, whose API servers the functions reach over HTTP.
@@ -77,9 +77,9 @@ class LocalRegion:
 
     def __init__(self, play: Play, tell: Tell) -> None:
         self._play, self._scenario = play, play.scenario
-        elsewhere = f"it needs virtual time: `shiplap simulate {play.name}`"
+        elsewhere = f"it needs virtual time: `shiplap lab simulate {play.name}`"
         self._scenario.refuse(
-            "`shiplap dev`",
+            "`shiplap lab dev`",
             waves=elsewhere,
             rhythms=elsewhere,
             faults=elsewhere,

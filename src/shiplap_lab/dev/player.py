@@ -44,7 +44,7 @@ _HELD_BACK_S = 6.0
 class ScenarioRegion(Protocol):
     """A Region to play a scenario in. `let_time_pass` returns after a moment of its time; `now` is its clock.
 
-    `pace` says how many times longer everything takes than in `shiplap dev`.
+    `pace` says how many times longer everything takes than in `shiplap lab dev`.
     """
 
     pace: float

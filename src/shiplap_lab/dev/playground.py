@@ -1,4 +1,4 @@
-"""A region of `shiplap dev` that stays up after its scenario: for kubectl, `shiplap top` and a browser.
+"""A region of `shiplap lab dev` that stays up after its scenario: for kubectl, `shiplap top` and a browser.
 
 Schedules are not emulated: each minute the functions of the minute are invoked here, and a watch when the last one has
 ended.
@@ -23,7 +23,7 @@ WATCH_S = 14 * MINUTE_S
 
 _PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    '<meta http-equiv="refresh" content="10"><link rel="icon" href="data:,"><title>shiplap dev</title></head>'
+    '<meta http-equiv="refresh" content="10"><link rel="icon" href="data:,"><title>shiplap lab dev</title></head>'
     '<body style="margin:16px;font-family:sans-serif">{}</body></html>'
 )
 

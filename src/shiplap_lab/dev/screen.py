@@ -1,4 +1,4 @@
-"""The live picture of `shiplap dev`: nodes with their pods and fill, what happens, what it costs."""
+"""The live picture of `shiplap lab dev`: nodes with their pods and fill, what happens, what it costs."""
 
 from __future__ import annotations
 

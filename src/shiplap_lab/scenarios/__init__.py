@@ -1,1 +1,1 @@
-"""Scenarios that `shiplap simulate` and `shiplap dev` play: their format, the bundled ones, the pods they create."""
+"""Scenarios that `shiplap lab simulate` and `shiplap lab dev` play: their format, the bundled ones, their pods."""

@@ -1,4 +1,4 @@
-"""The format of scenarios, and the one way to load them. Simulation and `shiplap dev` play the same form.
+"""The format of scenarios, and the one way to load them. Simulation and `shiplap lab dev` play the same form.
 
 A scenario describes clusters, pods, the memory that nodes really have, and what happens: by the clock (`waves`,
 `rhythms`, `faults`), or in `steps` that last until their expectations are met. It is either one YAML file that also
@@ -314,8 +314,8 @@ class Outage(_Part, frozen=True):
 class Interruption(_Part, frozen=True):
     """An event of EC2 for the instances of the first `nodes` nodes, by name, that pods of a group run on.
 
-    It is the spot interruption warning or the rebalance recommendation. `shiplap dev` lets an instance that spot takes
-    back go on running: what matters is that it is empty in time.
+    It is the spot interruption warning or the rebalance recommendation. `shiplap lab dev` lets an instance that spot
+    takes back go on running: what matters is that it is empty in time.
     """
 
     pods: str

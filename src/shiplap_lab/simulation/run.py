@@ -855,12 +855,14 @@ class _Steps:
 
 def refuse_unplayable(play: Play) -> None:
     """Raise InvalidInput if the scenario describes what only the emulated AWS has."""
-    elsewhere = f"`shiplap dev --scenario {play.name}` can"
-    play.scenario.refuse("`shiplap simulate`", images=f"each EC2NodeClass has one AMI; {elsewhere}")
+    elsewhere = f"`shiplap lab dev --scenario {play.name}` can"
+    play.scenario.refuse("`shiplap lab simulate`", images=f"each EC2NodeClass has one AMI; {elsewhere}")
     for expectation in (item for step in play.scenario.steps for item in step.expect):
         if expectation.pod_capacity is not None or expectation.amis:
             field = "podCapacity" if expectation.pod_capacity is not None else "amis"
-            reason = f"`shiplap simulate` cannot check `{field}` of {expectation.name!r}: nodes boot without user data"
+            reason = (
+                f"`shiplap lab simulate` cannot check `{field}` of {expectation.name!r}: nodes boot without user data"
+            )
             raise InvalidInput("scenario", f"{reason}; {elsewhere}")
 
 

@@ -8,7 +8,7 @@ from shiplap.errors import AwsUnavailable, ConditionFailed
 from shiplap.flows.claim_updates import GRACE_S
 from shiplap.flows.schedule.launch import LEASE_S
 from shiplap.manifests.nodeclaim import SCHEMA, ClaimState
-from shiplap_cli.removal.node_draining import UNINSTALLED, DrainedCluster, drain_cluster
+from shiplap_cli.commands.install.node_draining import UNINSTALLED, DrainedCluster, drain_cluster
 from shiplap_lab.fakes.faults import Crash
 from tests.integration.flows.disrupted import Disrupted, kinds, oversized
 from tests.integration.flows.stage import Stage

@@ -1,4 +1,4 @@
-"""`shiplap handover`: nodes go from Karpenter to Shiplap and back as they are, wherever the command is cut short."""
+"""`shiplap migrate handover`: nodes go from Karpenter to Shiplap and back as they are, wherever it is cut short."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ from shiplap.errors import AwsError
 from shiplap.kubernetes import labels
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, GIVEN_BACK, INSTALL_LABEL
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap_cli.commands import handover
-from shiplap_cli.commands.handover import HandoverWork, Owner, TaggedInstances
-from shiplap_cli.inputs.context_access import enter_context
-from shiplap_cli.main import run
-from shiplap_cli.migration.handed_nodes import (
+from shiplap_cli.commands.migrate import handover
+from shiplap_cli.commands.migrate.handed_nodes import (
     CLUSTER_NAME,
     SHIPLAPS_KEYS,
     HandoverNode,
@@ -30,6 +27,9 @@ from shiplap_cli.migration.handed_nodes import (
     tags_of_karpenter,
     tags_of_shiplap,
 )
+from shiplap_cli.commands.migrate.handover import HandoverWork, Owner, TaggedInstances
+from shiplap_cli.inputs.context_access import enter_context
+from shiplap_cli.main import run
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.state import FakeState
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
@@ -450,6 +450,7 @@ class TestCommand:
 
     def says(self, handed: Handed, capsys: pytest.CaptureFixture[str], *more: str, code: int = 0) -> dict[str, Any]:
         arguments = [
+            "migrate",
             "handover",
             "--cluster",
             handed.stage.name,

@@ -12,8 +12,8 @@ from rich.console import Console
 from shiplap.flows.messages import PodsPending
 from shiplap.records import scheduling_record as records
 from shiplap.records.scheduling_record import encode
-from shiplap_cli.history.history import MOST_RECORDS, History, HistoryReader, HistorySources
-from shiplap_cli.history.history_options import history_page
+from shiplap_cli.commands.explain.history import MOST_RECORDS, History, HistoryReader, HistorySources
+from shiplap_cli.commands.explain.history_options import history_page
 from tests.integration.flows.stage import Stage, share
 from tests.integration.flows.test_disrupt import oversized
 

@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shiplap_cli import main
-from shiplap_cli.command_tree import commands
-from shiplap_cli.main import COMMANDS, run
+from shiplap_cli import lazy_commands
+from shiplap_cli.command_list import COMMANDS
+from shiplap_cli.commands.install import template
+from shiplap_cli.main import run
 from shiplap_lab.dev import dev_session
 from tests.commands import Shiplap
 from tests.kubernetes_objects import pod_object
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
+from tools.command_reference import commands
 
 
 def pod(name: str) -> dict[str, object]:
@@ -81,10 +83,10 @@ def test_what_cannot_be_meant_is_one_line(
         ("capacity show", "see `shiplap capacity show --help`"),
         ("explain pod", "see `shiplap explain pod --help`"),
         ("plan --nosuch", "see `shiplap plan --help`"),
-        ("instance-types m99.large", "did you mean m"),
-        ("instance-types x", "patterns such as 'c7i.*' match by name"),
-        ("replay s3://", "expected s3://BUCKET/KEY"),
-        ("replay s3://bucket", "expected s3://BUCKET/KEY"),
+        ("explain instance-types m99.large", "did you mean m"),
+        ("explain instance-types x", "patterns such as 'c7i.*' match by name"),
+        ("explain decision s3://", "expected s3://BUCKET/KEY"),
+        ("explain decision s3://bucket", "expected s3://BUCKET/KEY"),
         ("status --dev", "start one"),
         ("top --once --kubeconfig nowhere", "this kubeconfig does not exist"),
     ],
@@ -107,7 +109,7 @@ def test_only_those_who_take_files_are_told_of_them(
     assert "--cluster-state" not in said
 
 
-@pytest.mark.parametrize("arguments", ["plan -f - --manifests pools.yaml", "validate -", "migrate -"])
+@pytest.mark.parametrize("arguments", ["plan -f - --manifests pools.yaml", "validate -", "migrate convert -"])
 def test_an_empty_pipe_is_bad_input(
     files: Path, arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,7 +186,7 @@ def test_a_closed_stream_is_no_traceback(closed: str, arguments: str, code: int,
 
 
 def test_a_file_that_cannot_be_made_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["simulate", "mixed", "--trace", "/nowhere/trace.jsonl"]) == 2
+    assert run(["lab", "simulate", "mixed", "--trace", "/nowhere/trace.jsonl"]) == 2
     assert capsys.readouterr().err == "shiplap: /nowhere/trace.jsonl: No such file or directory\n"
 
 
@@ -221,7 +223,7 @@ def test_the_readme_has_every_command() -> None:
     assert [name for name in COMMANDS if f"| `shiplap {name}" not in readme] == []
 
 
-@pytest.mark.parametrize("arguments", ["plan --help", "--help", "instance-types -o json"])
+@pytest.mark.parametrize("arguments", ["plan --help", "--help", "explain instance-types -o json"])
 def test_a_reader_that_has_seen_enough_is_no_failure(arguments: str) -> None:
     command = f'set -o pipefail; "$0" -c "$1" {arguments} | head -n 1'
     done = subprocess.run(  # noqa: S603
@@ -236,23 +238,49 @@ def test_every_command_shows_an_example() -> None:
         assert any(f"shiplap {command.name}" in example for example in examples), command.name
 
 
-@pytest.mark.parametrize(("command", "extra"), [("simulate", "dev"), ("dev", "dev"), ("template", "cdk")])
+@pytest.mark.parametrize(
+    ("command", "extra"), [("lab simulate", "dev"), ("lab dev", "dev"), ("install template", "cdk"), ("plan", "dev")]
+)
 def test_a_package_of_an_extra_that_is_not_installed_is_told(
     command: str, extra: str, monkeypatch: pytest.MonkeyPatch, shiplap: Shiplap
 ) -> None:
-    def missing(name: str, arguments: list[str]) -> int:
+    def missing(name: str) -> None:
         raise ModuleNotFoundError("No module named 'moto.ec2'", name="moto.ec2")
 
-    monkeypatch.setattr(main, "_invoke", missing)
-    told = shiplap.error(command)
+    monkeypatch.setattr(lazy_commands.importlib, "import_module", missing)
+    told = shiplap.error(*command.split())
 
     assert f"{command}: needs moto.ec2, which is not installed: pip install 'shiplap[{extra}]'" in told
 
 
+def test_a_package_that_a_command_misses_while_it_runs_is_told(
+    monkeypatch: pytest.MonkeyPatch, shiplap: Shiplap
+) -> None:
+    def command() -> None:
+        raise ModuleNotFoundError("No module named 'jsii'", name="jsii")
+
+    monkeypatch.setattr(template, "template", command)
+
+    assert "install template: needs jsii, which is not installed" in shiplap.error("install", "template")
+
+
 def test_a_module_of_our_own_that_is_missing_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str, arguments: list[str]) -> int:
+    def missing(name: str) -> None:
         raise ModuleNotFoundError("No module named 'shiplap_lab.nowhere'", name="shiplap_lab.nowhere")
 
-    monkeypatch.setattr(main, "_invoke", missing)
+    monkeypatch.setattr(lazy_commands.importlib, "import_module", missing)
     with pytest.raises(ModuleNotFoundError):
-        run(["simulate"])
+        run(["lab", "simulate"])
+
+
+@pytest.mark.parametrize("arguments", [["status", "-o", "json", "fleet"], ["status", "nosuch"]])
+def test_a_command_of_a_group_comes_before_its_options(arguments: list[str], shiplap: Shiplap) -> None:
+    assert f"unexpected extra argument(s) ({arguments[-1]}); see `shiplap status --help`" in shiplap.error(*arguments)
+
+
+def test_what_a_command_imports_is_imported_when_it_is_used() -> None:
+    """All commands are known by their lines of the list alone."""
+    asked = "import sys; from shiplap_cli.main import run; run(['--help']); run(['explain', '--help'])"
+    seen = f"{asked}; print([name for name in sys.modules if name.startswith('shiplap_cli.commands')])"
+    done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,88 +1,109 @@
-"""Tests the completions of shells, played in the shells themselves where they are installed."""
+"""Tests the completion of command lines: by the protocol of Typer's scripts, and in bash itself."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from shiplap_cli.command_tree import commands
-from shiplap_cli.main import COMMANDS, run
-from tests.commands import Shiplap
-from tools.command_reference import PAGE, text
+from shiplap_cli.command_list import COMMANDS
+from shiplap_cli.main import run
 
-BASH, ZSH, FISH = (shutil.which(name) for name in ("bash", "zsh", "fish"))
+BASH = shutil.which("bash")
 
 
-def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
-    assert run(["completion", shell]) == 0
-    return capsys.readouterr().out
+def offered(line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what is offered for the last word of a line, as a script of bash asks."""
+    words = line.split(" ")
+    monkeypatch.setenv("_SHIPLAP_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+    with pytest.raises(SystemExit) as stop:
+        run([])
+    assert stop.value.code == 0
+    return capsys.readouterr().out.split()
 
 
-def completed(text: str, folder: Path, *words: str) -> list[str]:
-    """Return the completions that bash offers for the last word."""
-    line = " ".join(f"'{word}'" for word in words)
-    ask = f"{text}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _shiplap; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    command = [str(BASH), "--norc", "-c", ask]
-    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder).stdout.split()  # noqa: S603
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("shiplap pl", ["plan"]),
+        ("shiplap --ver", ["--version"]),
+        ("shiplap --install", ["--install-completion"]),
+        ("shiplap explain ", ["pod", "claim", "node", "pool", "decision", "instance-types"]),
+        ("shiplap status ", ["fleet", "spending", "wake"]),
+        ("shiplap status --red", ["--redrive"]),
+        ("shiplap status fleet --on", ["--only"]),
+        ("shiplap install ro", ["rollback"]),
+        ("shiplap capacity im", ["import"]),
+        ("shiplap plan --cluster-s", ["--cluster-state"]),
+        ("shiplap plan --cluster-state a.yaml b.yaml --manif", ["--manifests"]),
+        ("shiplap plan --prof", ["--profile"]),
+        ("shiplap plan -o j", ["json"]),
+        ("shiplap plan --cluster-state a.yaml --output ", ["table", "json", "yaml"]),
+        ("shiplap migrate handover --to ", ["shiplap", "karpenter"]),
+        ("shiplap learn ", list(COMMANDS)),
+    ],
+)
+def test_what_is_offered(
+    line: str, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert offered(line, capsys, monkeypatch) == words
+
+
+def test_every_command_is_offered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert offered("shiplap ", capsys, monkeypatch) == list(COMMANDS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
+def test_each_shell_has_a_script(
+    shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_SHIPLAP_COMPLETE", f"source_{shell}")
+    with pytest.raises(SystemExit):
+        run([])
+    script = capsys.readouterr().out
+    assert "_SHIPLAP_COMPLETE" in script
+    assert f"complete_{shell}" in script
 
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
 @pytest.mark.parametrize(
-    ("words", "offered"),
+    ("words", "found"),
     [
-        (("shiplap", "pl"), ["plan"]),
+        (("shiplap", "explain", "ins"), ["instance-types"]),
         (("shiplap", "plan", "--cluster-s"), ["--cluster-state"]),
-        (("shiplap", "plan", "-o", "j"), ["json"]),
-        (("shiplap", "plan", "--cluster-state", "a.yaml", "--output", ""), ["table", "json", "yaml"]),
-        (("shiplap", "capacity", "im"), ["import"]),
-        (("shiplap", "capacity", "import", "stat"), ["state.yaml"]),
-        (("shiplap", "plan", "--cluster-state", "st"), ["state.yaml"]),
-        (("shiplap", "--ver"), ["--version"]),
+        (("shiplap", "validate", ""), []),  # bash goes on with the names of files
     ],
 )
-def test_what_bash_offers(
-    words: tuple[str, ...], offered: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "state.yaml").touch()
-    assert completed(script("bash", capsys), tmp_path, *words) == offered
+def test_what_bash_offers(words: tuple[str, ...], found: list[str]) -> None:
+    line = " ".join(f"'{word}'" for word in words)
+    ask = f'COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _shiplap_completion shiplap; echo "${{COMPREPLY[@]}}"'
+    command = f'eval "$(_SHIPLAP_COMPLETE=source_bash shiplap)"; complete -p shiplap >&2; {ask}'
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    asked = [str(BASH), "--norc", "-c", command]
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run(asked, check=True, capture_output=True, text=True, env=environment)  # noqa: S603
+    assert done.stdout.split() == found
+    assert done.stderr == "complete -o default -F _shiplap_completion shiplap\n"
 
 
-@pytest.mark.skipif(BASH is None, reason="bash is not installed")
-def test_bash_offers_every_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert set(completed(script("bash", capsys), tmp_path, "shiplap", "")) == {*COMMANDS, "--help", "--version"}
-
-
-@pytest.mark.parametrize(("shell", "binary", "check"), [("zsh", ZSH, "-n"), ("fish", FISH, "-n")], ids=["zsh", "fish"])
-def test_other_shells_can_read_theirs(
-    shell: str, binary: str | None, check: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = script(shell, capsys)
-    assert all(name in text for name in COMMANDS)
-    if binary is None:
-        pytest.skip(f"{shell} is not installed")
-    (tmp_path / "script").write_text(text)
-    subprocess.run([binary, check, str(tmp_path / "script")], check=True)  # noqa: S603 - the shell found above
-
-
-def test_a_shell_there_is_none_for(shiplap: Shiplap) -> None:
-    assert "tcsh" in shiplap.error("completion", "tcsh")
-
-
-def test_the_command_reference_says_what_the_commands_say() -> None:
-    assert PAGE.read_text() == text(), "`make docs` writes it anew"
-
-
-def test_every_command_has_a_summary_and_every_option_a_help_text() -> None:
-    found = commands()
-    assert {command.name.partition(" ")[0] for command in found} == set(COMMANDS)
-    silent = [
-        f"{command.name} {item.name}"
-        for command in found
-        for item in command.parameters
-        if item.names and not item.help
-    ]
-    assert silent == []
-    assert [command.name for command in found if not command.help] == []
+@pytest.mark.parametrize(
+    ("line", "modules"), [("shiplap pl", "[]"), ("shiplap status wake --un", "['status', 'wake']")]
+)
+def test_completing_imports_no_other_command(line: str, modules: str) -> None:
+    """The shell waits at every tab."""
+    seen = (
+        "import sys, atexit; from shiplap_cli.main import main; "
+        "atexit.register(lambda: print([name.split('.')[-1] for name in sys.modules"
+        " if name.startswith('shiplap_cli.commands.')])); main()"
+    )
+    environment = {"_SHIPLAP_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", seen], capture_output=True, text=True, check=True, env={**os.environ, **environment}
+    )
+    assert done.stdout.splitlines()[-1] == modules

@@ -1,4 +1,4 @@
-"""`shiplap deploy`: waves in their order, and what stops them."""
+"""`shiplap install deploy`: waves in their order, and what stops them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from botocore.exceptions import ClientError, NoCredentialsError
 
 from shiplap.errors import AwsError
 from shiplap.manifests.files.described_installs import DescribedInstall
-from shiplap_cli.deployment import deploy as module
-from shiplap_cli.deployment.waves import LOOK_S, deploy_in_waves
-from shiplap_cli.fleet import fleet_reading
+from shiplap_cli.commands.install import deploy as module
+from shiplap_cli.commands.install.waves import LOOK_S, deploy_in_waves
+from shiplap_cli.commands.status import fleet_reading
 from shiplap_cli.installs.ringing_alarms import ringing_alarms
 from tests.commands import Shiplap
 
@@ -221,7 +221,7 @@ def called(fleet: Path) -> list[list[str]]:
 def test_the_command_gets_settings_and_profile_of_each_install(
     fleet: Path, recording: str, quiet: Any, shiplap: Shiplap
 ) -> None:
-    done = shiplap.json("deploy", "-f", fleet / "installs.yaml", "--command", f"{recording} deploy")
+    done = shiplap.json("install", "deploy", "-f", fleet / "installs.yaml", "--command", f"{recording} deploy")
 
     assert [(item["install"], item["outcome"]) for item in done] == [
         ("sandbox", "deployed"),
@@ -234,7 +234,7 @@ def test_the_command_gets_settings_and_profile_of_each_install(
 
 
 def test_an_exit_code_stops_it_and_is_told(fleet: Path, recording: str, quiet: Any, shiplap: Shiplap) -> None:
-    page = shiplap("deploy", "-f", fleet / "installs.yaml", "--command", f"{recording} fail", code=1)
+    page = shiplap("install", "deploy", "-f", fleet / "installs.yaml", "--command", f"{recording} fail", code=1)
 
     assert "ended with exit code 3" in page
     assert "left" in page
@@ -242,21 +242,21 @@ def test_an_exit_code_stops_it_and_is_told(fleet: Path, recording: str, quiet: A
 
 
 def test_a_command_that_does_not_exist_is_told(fleet: Path, quiet: Any, shiplap: Shiplap) -> None:
-    page = shiplap("deploy", "-f", fleet / "installs.yaml", "--command", "no-such-program", code=1)
+    page = shiplap("install", "deploy", "-f", fleet / "installs.yaml", "--command", "no-such-program", code=1)
 
     assert "no-such-program cannot be run: No such file" in page
 
 
 def test_an_alarm_is_named(fleet: Path, recording: str, quiet: Callable[[str], None], shiplap: Shiplap) -> None:
     quiet("production")
-    page = shiplap("deploy", "-f", fleet / "installs.yaml", "--command", f"{recording} deploy", code=1)
+    page = shiplap("install", "deploy", "-f", fleet / "installs.yaml", "--command", f"{recording} deploy", code=1)
 
     assert "it rings" in page
     assert len(called(fleet)) == 1
 
 
 def test_a_dry_run_only_prints_and_waves_may_be_left_out(fleet: Path, shiplap: Shiplap) -> None:
-    page = shiplap("deploy", "-f", fleet / "installs.yaml", "--dry-run", "--from-wave", "2")
+    page = shiplap("install", "deploy", "-f", fleet / "installs.yaml", "--dry-run", "--from-wave", "2")
 
     assert page.split() == [
         *["wave", "2:", "npx", "aws-cdk", "deploy", "--require-approval", "never", "--ci", "-c"],
@@ -276,7 +276,7 @@ def test_alarms_are_asked_by_the_name_in_the_settings(fleet: Path, monkeypatch: 
                 raise AwsError("no such profile")
             return SimpleNamespace(cloudformation=aws, cloudwatch=aws)
 
-    monkeypatch.setattr("shiplap_cli.fleet.fleet_reading.AwsClients", Clients)
+    monkeypatch.setattr("shiplap_cli.commands.status.fleet_reading.AwsClients", Clients)
     alarms = module._alarms_of(fleet)
 
     install = DescribedInstall(name="a", region="eu-west-1", settings="sandbox.yaml", stack="Sandbox")
@@ -298,7 +298,7 @@ def test_what_cannot_be_deployed_is_bad_input(
 ) -> None:
     monkeypatch.chdir(fleet)
 
-    assert told in shiplap.error("deploy", *arguments)
+    assert told in shiplap.error("install", "deploy", *arguments)
 
 
 def test_an_install_without_settings_cannot_be_deployed(
@@ -307,4 +307,4 @@ def test_an_install_without_settings_cannot_be_deployed(
     monkeypatch.chdir(tmp_path)
     Path("installs.yaml").write_text("installs:\n  - {name: one, region: eu-west-1}\n")
 
-    assert "install one has no `settings`" in shiplap.error("deploy")
+    assert "install one has no `settings`" in shiplap.error("install", "deploy")

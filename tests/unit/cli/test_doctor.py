@@ -27,8 +27,8 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.live.live_manifests import LiveManifests, ObservedManifest, RefusedManifest
 from shiplap.node_identities import GRACE_S, KeptIdentities, KeptProfile, KeptRole
 from shiplap.settings import ClusterSettings, OtlpSettings, Settings
-from shiplap_cli.doctor import account_checks, check_results, cluster_checks, doctor
-from shiplap_cli.doctor.check_results import CheckResult
+from shiplap_cli.commands.doctor import account_checks, check_results, cluster_checks, doctor
+from shiplap_cli.commands.doctor.check_results import CheckResult
 from shiplap_cli.main import run
 from tests.commands import Shiplap
 
@@ -362,7 +362,7 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             "functions",
             "warning",
             "version 3 is in service, 4",
-            "shiplap rollback 4",
+            "shiplap install rollback 4",
         ),
         ({"lambda.get_alias": missing("GetAlias")}, "functions", "unknown", "AWS refused", "message"),
         (

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, SubnetSelectorTerm
-from shiplap_cli.doctor import check_results, doctor, prerequisites
-from shiplap_cli.doctor.check_results import CheckResult
-from shiplap_cli.doctor.prerequisites import NodeRole, PlannedCluster, PlannedInstall, read_planned_install
+from shiplap_cli.commands.doctor import check_results, doctor, prerequisites
+from shiplap_cli.commands.doctor.check_results import CheckResult
+from shiplap_cli.commands.doctor.prerequisites import NodeRole, PlannedCluster, PlannedInstall, read_planned_install
 from shiplap_cli.main import run
 from tests.commands import Shiplap
 from tests.unit.cli.test_doctor import CLUSTER, NOW, TO_INTERNET, TO_NAT, Answer, Aws, denied, healthy, missing

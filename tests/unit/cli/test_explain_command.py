@@ -162,12 +162,12 @@ def test_a_record_of_another_kind_or_version_is_for_replay(files: Path, shiplap:
     looked_at = DisruptionSnapshot(scheduling=Snapshot(cluster="blue", now=0.0))
     (files / "disrupt").write_bytes(disruptions.encode(DisruptionRecord(looked_at, Decision())))
     said = shiplap.error("explain", "pod", "web/one", "--record", files / "disrupt")
-    assert "is a decision to disrupt nodes; `shiplap replay" in said
+    assert "is a decision to disrupt nodes; `shiplap explain decision" in said
     old = {"snapshot": {"now": "yesterday"}, "plan": {}, "version": "0.0.1"}
     (files / "old").write_bytes(zlib.compress(msgspec.msgpack.encode(old)))
     said = shiplap.error("explain", "claim", "web-1", "--record", files / "old")
     assert "it was written by version 0.0.1" in said
-    assert "; `shiplap replay" in said
+    assert "; `shiplap explain decision" in said
 
 
 def test_a_claim_is_explained(files: Path, shiplap: Shiplap) -> None:

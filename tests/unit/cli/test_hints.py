@@ -58,7 +58,7 @@ def test_commands_end_with_the_hint(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     def fails(*_: object) -> int:
         raise store_error("read table state", denied) from denied
 
-    monkeypatch.setattr(main, "_run", fails)
+    monkeypatch.setattr(main, "_invoke", fails)
     assert main.run(["status"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("shiplap: could not read table state")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap_cli.doctor.check_results import Deployment
+from shiplap_cli.commands.doctor.check_results import Deployment
 from shiplap_cli.installs.find_install import install_name
 
 

@@ -1,4 +1,4 @@
-"""`shiplap instance-types`: selection, settings, formats and errors."""
+"""`shiplap explain instance-types`: selection, settings, formats and errors."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ spec:
 
 
 def answer(shiplap: Shiplap, *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = shiplap.json("instance-types", *arguments)
+    found: dict[str, Any] = shiplap.json("explain", "instance-types", *arguments)
     return found
 
 
 def complaint(shiplap: Shiplap, *arguments: str) -> str:
-    return shiplap.error("instance-types", *arguments)
+    return shiplap.error("explain", "instance-types", *arguments)
 
 
 def test_the_fixed_format(shiplap: Shiplap) -> None:
@@ -109,7 +109,7 @@ def test_learned_capacity(shiplap: Shiplap, tmp_path: Path) -> None:
 
 
 def test_the_table_marks_estimates(shiplap: Shiplap) -> None:
-    shown = shiplap("instance-types", "m5.large", "g5.xlarge")
+    shown = shiplap("explain", "instance-types", "m5.large", "g5.xlarge")
     assert "6903Mi" in shown
     assert "~0.0" in shown
     assert "1 nvidia.com/gpu" in shown
@@ -117,7 +117,7 @@ def test_the_table_marks_estimates(shiplap: Shiplap) -> None:
 
 
 def test_a_type_that_is_not_sold_in_the_region_has_no_price(shiplap: Shiplap) -> None:
-    assert " - " in shiplap("instance-types", "trn2.48xlarge")
+    assert " - " in shiplap("explain", "instance-types", "trn2.48xlarge")
 
 
 def test_what_cannot_be_answered(shiplap: Shiplap, tmp_path: Path) -> None:

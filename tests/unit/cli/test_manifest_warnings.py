@@ -149,9 +149,9 @@ def test_manifests_with_problems_get_no_warnings(tmp_path: Path, shiplap: Shipla
 @pytest.mark.parametrize(
     ("version", "kind", "words"),
     [
-        ("karpenter.sh/v1beta1", "NodePool", "`shiplap migrate` converts it"),
-        ("karpenter.k8s.aws/v1beta1", "EC2NodeClass", "`shiplap migrate` converts it"),
-        ("karpenter.sh/v1alpha5", "Provisioner", "bring it to v1 first, `shiplap migrate` says how"),
+        ("karpenter.sh/v1beta1", "NodePool", "`shiplap migrate convert` converts it"),
+        ("karpenter.k8s.aws/v1beta1", "EC2NodeClass", "`shiplap migrate convert` converts it"),
+        ("karpenter.sh/v1alpha5", "Provisioner", "bring it to v1 first, `shiplap migrate convert` says how"),
     ],
 )
 def test_former_versions_name_the_way(version: str, kind: str, words: str, tmp_path: Path, shiplap: Shiplap) -> None:

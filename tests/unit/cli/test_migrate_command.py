@@ -1,4 +1,4 @@
-"""`shiplap migrate` from the outside: what it writes, what it says, its exit codes."""
+"""`shiplap migrate convert` from the outside: what it writes, what it says, its exit codes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def karpenter(tmp_path: Path) -> Path:
 
 def test_what_is_written_is_valid(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
     folder = tmp_path / "out" / "manifests"
-    assert f"Written to {folder}" in shiplap.page("migrate", karpenter, "--to", str(folder), "--cluster", "prod")
+    assert f"Written to {folder}" in shiplap.page(
+        "migrate", "convert", karpenter, "--to", str(folder), "--cluster", "prod"
+    )
     shiplap("validate", folder)
     assert sorted(path.name for path in folder.iterdir()) == ["MIGRATION.md", "ec2nodeclasses.yaml", "nodepools.yaml"]
     assert "userData: |\n    #!/bin/bash\n    echo hello\n" in (folder / "ec2nodeclasses.yaml").read_text()
@@ -79,12 +81,12 @@ def test_what_is_written_is_valid(karpenter: Path, tmp_path: Path, shiplap: Ship
 
 def test_nothing_is_overwritten(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
     (tmp_path / "nodepools.yaml").write_text("mine")
-    assert "is there already" in shiplap.error("migrate", karpenter, "--to", str(tmp_path))
+    assert "is there already" in shiplap.error("migrate", "convert", karpenter, "--to", str(tmp_path))
     assert (tmp_path / "nodepools.yaml").read_text() == "mine"
 
 
 def test_the_json_of_it(karpenter: Path, shiplap: Shiplap) -> None:
-    found = shiplap.json("migrate", karpenter, "--no-taint", "--suffix", "-new")
+    found = shiplap.json("migrate", "convert", karpenter, "--no-taint", "--suffix", "-new")
     assert found["from"] == "Karpenter"
     assert found["summary"] == {"exact": 2, "approximate": 0, "not mapped": 0}
     assert [item["metadata"]["name"] for item in found["manifests"]] == ["default", "default-new"]
@@ -95,7 +97,7 @@ def test_the_json_of_it(karpenter: Path, shiplap: Shiplap) -> None:
 def test_what_does_not_map_is_exit_code_one(tmp_path: Path, shiplap: Shiplap) -> None:
     path = tmp_path / "groups.json"
     path.write_text(json.dumps(group()))
-    assert "1 not mapped" in shiplap("migrate", str(path), code=1)
+    assert "1 not mapped" in shiplap("migrate", "convert", str(path), code=1)
 
 
 def test_a_dry_run_of_the_present_pods(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
@@ -111,14 +113,16 @@ def test_a_dry_run_of_the_present_pods(karpenter: Path, tmp_path: Path, shiplap:
     ]
     path = tmp_path / "state.json"
     path.write_text(listed(*state))
-    found = shiplap.json("migrate", karpenter, "--cluster-state", path, code=1)
+    found = shiplap.json("migrate", "convert", karpenter, "--cluster-state", path, code=1)
     trial = found["dryRun"]
     assert (trial["pods"], trial["nodes"], trial["presentNodes"], trial["unpricedNodes"]) == (3, 2, 2, 1)
     assert 0 < trial["hourly"] < trial["presentHourly"]
     assert [pod for pod, _ in trial["leftOut"]] == ["web/huge"]
     assert any(finding["field"] == "nodeSelector karpenter.sh/nodepool" for finding in found["findings"])
 
-    assert "Dry run: 2 of 3 pods on 2 new nodes" in shiplap("migrate", karpenter, "--cluster-state", path, code=1)
+    assert "Dry run: 2 of 3 pods on 2 new nodes" in shiplap(
+        "migrate", "convert", karpenter, "--cluster-state", path, code=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,4 +135,4 @@ def test_a_dry_run_of_the_present_pods(karpenter: Path, tmp_path: Path, shiplap:
     ],
 )
 def test_bad_input(arguments: list[str], said: str, shiplap: Shiplap) -> None:
-    assert said in shiplap.error("migrate", *arguments)
+    assert said in shiplap.error("migrate", "convert", *arguments)

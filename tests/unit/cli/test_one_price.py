@@ -17,10 +17,10 @@ from shiplap.instances.offerings.node_prices import NodePrices, Price, offerings
 from shiplap.instances.offerings.offerings import catalog_prices
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap_cli.commands.top.followed_cluster import FollowedCluster
+from shiplap_cli.commands.top.top import _region_prices
 from shiplap_cli.inputs.cluster_events import ObjectsListed
 from shiplap_cli.inputs.cluster_files import read_cluster_state
-from shiplap_cli.top.followed_cluster import FollowedCluster
-from shiplap_cli.top.top import _region_prices
 from shiplap_lab.catalogue import embedded
 from tests.commands import Shiplap, listed
 from tests.kubernetes_objects import node_object
@@ -105,11 +105,11 @@ def test_every_output_says_the_same_and_marks_it(state: Path, tmp_path: Path, sh
     shiplap("disrupt", "-f", state, "--html", page, code=None)
     assert f"~${hourly:.4f}" in " ".join(fact(page.read_text(), "per hour"))
 
-    dry_run = shiplap.json("migrate", pools, "--cluster-state", state, code=None)["dryRun"]
+    dry_run = shiplap.json("migrate", "convert", pools, "--cluster-state", state, code=None)["dryRun"]
     assert dry_run["presentHourly"] == pytest.approx(hourly, abs=1e-6)
     assert (dry_run["presentEstimated"], dry_run["estimated"]) == (True, True)
     assert dry_run["unpricedNodes"] == len(UNPRICED)
-    assert f"~{hourly:.4f} USD/h" in shiplap("migrate", pools, "--cluster-state", state, code=None)
+    assert f"~{hourly:.4f} USD/h" in shiplap("migrate", "convert", pools, "--cluster-state", state, code=None)
 
 
 def test_nodes_one_by_one_come_to_the_same(state: Path, shiplap: Shiplap) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shiplap_cli.main import COMMANDS, run
+from shiplap_cli.command_list import COMMANDS
+from shiplap_cli.main import run
 from tests.kubernetes_objects import node_object, pod_object
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
+from tools.command_reference import commands
 
 LONG = "a-workload-with-a-name-of-more-than-sixty-letters-as-they-are-legal-0"
 STATE = ["--cluster-state", "state.json", "--now", "2026-01-31T12:00:00Z", "--catalog", "catalog.json"]
@@ -27,8 +29,8 @@ ASKED = {
     "explain node": ["explain", "node", "n1", *STATE, *MANIFESTS],
     "validate": ["validate", "pools.yaml", "classes.yaml"],
     "validate what is wrong": ["validate", "wrong.yaml"],
-    "migrate": ["migrate", "former.yaml"],
-    "instance-types": ["instance-types", "m5.large", "--nodeclass", "classes.yaml", "--region", "eu-west-1"],
+    "migrate": ["migrate", "convert", "former.yaml"],
+    "instance-types": ["explain", "instance-types", "m5.large", "--nodeclass", "classes.yaml", "--region", "eu-west-1"],
     "capacity list": ["capacity", "list", "--file", "learned.json"],
     "capacity show": ["capacity", "show", "ami-0123456789abcdef0", "--file", "learned.json"],
 }
@@ -102,11 +104,11 @@ def test_each_problem_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatc
     assert all(line.startswith("wrong.yaml:") for line in lines)
 
 
-@pytest.mark.parametrize("name", ["", *sorted(COMMANDS)])
-def test_help_fits_80_columns(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", ["", *COMMANDS, *(command.name for command in commands() if " " in command.name)])
+def test_help_fits_80_columns(path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERMINAL_WIDTH", "80")
-    page = printed([*filter(None, [name]), "--help"], capsys)
+    page = printed([*path.split(), "--help"], capsys)
     assert "\N{HORIZONTAL ELLIPSIS}" not in page
     assert page
     assert [line for line in page.splitlines() if len(line) > 80] == []
@@ -116,4 +118,4 @@ def test_help_fits_80_columns(name: str, capsys: pytest.CaptureFixture[str], mon
 def test_former_versions_are_sent_to_migrate(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["validate", "former.yaml"]) == 2
     told = capsys.readouterr()
-    assert "shiplap migrate" in told.out + told.err
+    assert "shiplap migrate convert" in told.out + told.err

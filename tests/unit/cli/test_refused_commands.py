@@ -14,8 +14,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from shiplap.aws import session
-from shiplap_cli.doctor import account_checks, check_results, doctor
-from shiplap_cli.doctor.check_results import CheckVerdict, Deployment
+from shiplap_cli.commands.doctor import account_checks, check_results, doctor
+from shiplap_cli.commands.doctor.check_results import CheckVerdict, Deployment
 from shiplap_cli.installs import find_install
 from tests.commands import Shiplap
 
@@ -61,7 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     session.session.cache_clear()
 
 
-ASKING = ("doctor", "uninstall --dry-run", "rollback", "init --cluster a")
+ASKING = ("doctor", "install uninstall --dry-run", "install rollback", "init --cluster a")
 
 
 @pytest.mark.parametrize("command", ASKING)
@@ -105,17 +105,19 @@ class Stacks:
         return {"Stacks": [{"StackName": StackName, "StackStatus": self.status, "Outputs": listed}]}
 
 
-@pytest.mark.parametrize("command", ["doctor", "uninstall --dry-run", "rollback", "status"])
+@pytest.mark.parametrize("command", ["doctor", "install uninstall --dry-run", "install rollback", "status"])
 def test_a_stack_that_is_not_in_this_region(command: str, shiplap: Shiplap, monkeypatch: pytest.MonkeyPatch) -> None:
     stacks = Stacks("", {})
     for module in (find_install, doctor):
         monkeypatch.setattr(module, "aws_client", lambda _service, _region="": stacks)
     line = shiplap.error(*command.split())
     assert "there is no stack 'Shiplap' in this account and Region: check --stack, --region and --profile" in line
-    assert ("--bucket" in line) is command.startswith("uninstall")
+    assert ("--bucket" in line) is command.startswith("install uninstall")
 
 
-@pytest.mark.parametrize("command", ["doctor", "uninstall --dry-run", "rollback", "status", "capacity list"])
+@pytest.mark.parametrize(
+    "command", ["doctor", "install uninstall --dry-run", "install rollback", "status", "capacity list"]
+)
 @pytest.mark.parametrize(
     ("status", "said"),
     [
@@ -151,7 +153,7 @@ def test_a_stack_that_was_never_completed_says_what_to_do(
         ("UPDATE_FAILED", "warning", "describe-stack-events --stack-name One"),
         ("UPDATE_ROLLBACK_COMPLETE", "warning", "describe-stack-events --stack-name One"),
         ("UPDATE_ROLLBACK_FAILED", "failed", "continue-update-rollback --stack-name One"),
-        ("DELETE_FAILED", "failed", "shiplap uninstall"),
+        ("DELETE_FAILED", "failed", "shiplap install uninstall"),
     ],
 )
 def test_doctor_says_of_each_status_of_a_stack_what_to_do(status: str, verdict: str, remedy: str) -> None:
@@ -180,7 +182,7 @@ def test_doctor_names_the_output_that_a_stack_of_another_version_lacks() -> None
         assert "deploy it with this version" in found.says
 
 
-@pytest.mark.parametrize("command", ["doctor --before-deploy", "template"])
+@pytest.mark.parametrize("command", ["doctor --before-deploy", "install template"])
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -212,21 +214,21 @@ def test_settings_that_are_wrong_say_where(
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("template --settings nowhere.yaml", "name another (--settings"),
-        ("template --settings empty", "holds no .yaml"),
-        ("template --bucket A_b", "--bucket: 'A_b' is no name of a bucket"),
+        ("install template --settings nowhere.yaml", "name another (--settings"),
+        ("install template --settings empty", "holds no .yaml"),
+        ("install template --bucket A_b", "--bucket: 'A_b' is no name of a bucket"),
         ("init --cluster a --capacity-types cheap", "neither on-demand nor spot"),
         ("init --cluster a --cpu-limit 0", "greater than or equal to 1"),
-        ("rollback latest", "valid integer"),
-        ("uninstall --context blue", "expected CLUSTER=CONTEXT"),
-        ("uninstall --grace-minutes -1", "greater than or equal to 0"),
-        ("uninstall --finalizers --context here --kubeconfig nowhere", "does not exist"),
+        ("install rollback latest", "valid integer"),
+        ("install uninstall --context blue", "expected CLUSTER=CONTEXT"),
+        ("install uninstall --grace-minutes -1", "greater than or equal to 0"),
+        ("install uninstall --finalizers --context here --kubeconfig nowhere", "does not exist"),
         ("doctor --context here", "name it with --cluster"),
-        ("deploy -f nowhere.yaml", "does not exist; docs/how-to/fleet.md"),
-        ("deploy --from-wave 7", "no install from wave 7"),
-        ("deploy --only two", "there is no install two"),
-        ("deploy --command '", "--command: is no command line: No closing quotation"),
-        ("deploy --command=", "--command: is empty"),
+        ("install deploy -f nowhere.yaml", "does not exist; docs/how-to/fleet.md"),
+        ("install deploy --from-wave 7", "no install from wave 7"),
+        ("install deploy --only two", "there is no install two"),
+        ("install deploy --command '", "--command: is no command line: No closing quotation"),
+        ("install deploy --command=", "--command: is empty"),
     ],
 )
 def test_arguments_that_are_wrong(command: str, said: str, shiplap: Shiplap) -> None:
@@ -240,17 +242,21 @@ def test_arguments_that_are_wrong(command: str, said: str, shiplap: Shiplap) -> 
 )
 def test_settings_of_a_fleet_that_are_wrong(text: str, said: str, shiplap: Shiplap, folder: Path) -> None:
     (folder / "shiplap.yaml").write_text(text)
-    assert said in shiplap.error("deploy")
+    assert said in shiplap.error("install", "deploy")
 
 
 @pytest.mark.parametrize(
     ("program", "said"),
     [("/nowhere/node", "cannot be run: No such file"), ("/bin/false", "is not Node.js"), ("/bin/echo", "not Node.js")],
 )
-@pytest.mark.parametrize("command", ["template", "cdk"])
+@pytest.mark.parametrize("command", ["install template", "cdk"])
 def test_a_node_that_is_none_is_one_line(command: str, program: str, said: str, folder: Path) -> None:
     """In a process of its own: the CDK's binding starts Node.js once, and speaks when the process ends."""
-    module = ["-m", "shiplap_cdk"] if command == "cdk" else ["-c", "from shiplap_cli.main import main; main()", command]
+    module = (
+        ["-m", "shiplap_cdk"]
+        if command == "cdk"
+        else ["-c", "from shiplap_cli.main import main; main()", *command.split()]
+    )
     done = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, *module],
         env={**os.environ, "JSII_NODE": program},

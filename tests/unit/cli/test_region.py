@@ -126,7 +126,7 @@ def test_a_dry_run_of_a_migration_has_the_prices_of_the_nodes_region(
     state = asked(cluster, [], regions)[1]
     pools = cluster / "pools.json"
     pools.write_text(listed(*MANIFESTS))
-    dry_run = shiplap.json("migrate", pools, "--cluster-state", state, code=None)["dryRun"]
+    dry_run = shiplap.json("migrate", "convert", pools, "--cluster-state", state, code=None)["dryRun"]
     assert dry_run["region"] == region
     assert len(dry_run["notes"]) == notes
-    assert (NONE in shiplap.page("migrate", pools, "--cluster-state", state, code=None)) == (notes == 2)
+    assert (NONE in shiplap.page("migrate", "convert", pools, "--cluster-state", state, code=None)) == (notes == 2)

@@ -1,4 +1,4 @@
-"""`shiplap spending`: what a cluster costs by NodePool and namespace, beside its ceilings."""
+"""`shiplap status spending`: what a cluster costs by NodePool and namespace, beside its ceilings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
 from shiplap.policies.ceilings.ledger import HOUR_S, MonthOfSpending, SpendingLedger
 from shiplap.settings import ClusterSettings
+from shiplap_cli.commands.status import spending_report as command
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
-from shiplap_cli.spending import spending_report as command
 from shiplap_lab.fakes.state import FakeState
 from tests.conformance.test_price_rules import priced
 from tests.node_claims import node_claim
@@ -48,7 +48,7 @@ def posted(state: FakeState, month: MonthOfSpending, before: MonthOfSpending, un
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert run(["spending", *arguments, "-o", "json"]) == 0
+    assert run(["status", "spending", *arguments, "-o", "json"]) == 0
     return dict(json.loads(capsys.readouterr().out))
 
 
@@ -84,14 +84,14 @@ def test_the_hourly_ceiling_of_a_node_pool_is_one_of_them(
     assert said(capsys)["ceilings"] == [
         {"title": "NodePool general, $2.50 per hour", "mode": "stop", "limit": 2.5, "used": 0.5},
     ]
-    assert run(["spending"]) == 0
+    assert run(["status", "spending"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["NodePool", "general,", "$2.50", "per", "hour", "$0.50", "20%", "stop"] in rows
 
 
 def test_a_page_of_80_columns(state: FakeState, capsys: pytest.CaptureFixture[str]) -> None:
     posted(state, NOVEMBER, OCTOBER)
-    assert run(["spending"]) == 0
+    assert run(["status", "spending"]) == 0
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert max(map(len, lines)) <= 80
     rows = [line.split() for line in lines]
@@ -109,7 +109,7 @@ def test_a_month_that_has_just_begun_has_the_posted_one_before_it(
 
 
 def test_without_a_ledger(state: FakeState, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["spending"]) == 1
+    assert run(["status", "spending"]) == 1
     assert "prod keeps no ledger yet: write `ceilings` in shiplap.yaml" in capsys.readouterr().err
 
 
@@ -121,5 +121,5 @@ def test_what_cannot_be_asked(
         raise error
 
     monkeypatch.setattr(command, "cluster_settings_of", refused)
-    assert run(["spending"]) == 2
+    assert run(["status", "spending"]) == 2
     assert "what is spent is not known: not authorized" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`shiplap wake`: what it writes, and when there is nothing to wake; what sleeps is said in one line each."""
+"""`shiplap status wake`: what it writes, and when there is nothing to wake; what sleeps is said in one line each."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import SleepingScope, SleepState
 from shiplap.settings import ClusterSettings
+from shiplap_cli.commands.status import wake as command
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
 from shiplap_cli.render.sleep_lines import sleep_lines
-from shiplap_cli.waking import wake as command
 
 ALWAYS, NEVER_NOW = "daily 00:00-24:00 UTC", "2020-01-01 00:00 - 2020-01-02 00:00 UTC"
 
@@ -47,7 +47,7 @@ def test_the_only_cluster_is_woken_until_its_windows_end(
 ) -> None:
     woken, before = Woken(monkeypatch), int(time.time())
 
-    assert run(["wake"]) == 0
+    assert run(["status", "wake"]) == 0
 
     ((cluster, woken_at, until),) = woken.calls
     assert (cluster, until) == ("demo", 0)
@@ -61,7 +61,7 @@ def test_the_only_cluster_is_woken_until_its_windows_end(
 def test_a_time_may_be_given(monkeypatch: pytest.MonkeyPatch, text: str, until: int) -> None:
     woken = Woken(monkeypatch, NEVER_NOW)
 
-    assert run(["wake", "other", "--until", text, "-o", "json"]) == 0
+    assert run(["status", "wake", "other", "--until", text, "-o", "json"]) == 0
 
     assert woken.calls[0][0] == "other"
     assert woken.calls[0][2] == (until or 4_070_905_200)
@@ -70,7 +70,7 @@ def test_a_time_may_be_given(monkeypatch: pytest.MonkeyPatch, text: str, until: 
 def test_a_duration_may_be_given(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     woken = Woken(monkeypatch)
 
-    assert run(["wake", "--until", "1h30m", "-o", "json"]) == 0
+    assert run(["status", "wake", "--until", "1h30m", "-o", "json"]) == 0
 
     ((_, woken_at, until),) = woken.calls
     assert until == woken_at + 5400
@@ -87,7 +87,7 @@ def test_where_nothing_sleeps_nothing_is_written(
 ) -> None:
     woken = Woken(monkeypatch, when)
 
-    assert run(["wake"]) == 1
+    assert run(["status", "wake"]) == 1
     assert woken.calls == []
     assert reason in capsys.readouterr().err
 
@@ -98,7 +98,7 @@ def test_what_could_not_be_written_is_exit_code_2(
 ) -> None:
     Woken(monkeypatch).failure = failure
 
-    assert run(["wake"]) == 2
+    assert run(["status", "wake"]) == 2
     assert "nothing was woken" in capsys.readouterr().err
 
 
@@ -107,7 +107,7 @@ def test_a_time_that_cannot_be_read_is_told(
 ) -> None:
     woken = Woken(monkeypatch)
 
-    assert run(["wake", "--until", "tomorrow"]) == 2
+    assert run(["status", "wake", "--until", "tomorrow"]) == 2
     assert woken.calls == []
     assert "neither a time such as" in capsys.readouterr().err
 

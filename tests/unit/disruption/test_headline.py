@@ -111,4 +111,4 @@ def test_what_cannot_be_read_is_said() -> None:
     for document in (b"no record", zlib.compress(b"\xc1"), other):
         found = headline(document, name)
         assert (found.at, found.record) == (int(NOW), name)
-        assert "`shiplap replay` shows what can be read" in found.text
+        assert "`shiplap explain decision` shows what can be read" in found.text

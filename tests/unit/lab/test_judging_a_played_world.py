@@ -64,7 +64,7 @@ def replaced(**changes: object) -> NodeClaim:
 
 
 def judged(*seen: RegionObservation, may_wait: frozenset[str] = frozenset(), every_s: float = 1.0) -> dict[str, bool]:
-    """Return the verdicts of `shiplap dev` after these observations."""
+    """Return the verdicts of `shiplap lab dev` after these observations."""
     prices = {"c7i-flex.large": 0.08, "m5.large": 0.1}
     facts = ObservedFacts({}, 0.0, lambda kind, *_: prices[kind], {}, most_nodes_per_pod=2)
     for number, observation in enumerate(seen):

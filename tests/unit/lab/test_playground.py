@@ -1,4 +1,4 @@
-"""`shiplap dev --keep`: the functions of each minute go on, and kubectl and a browser find their way."""
+"""`shiplap lab dev --keep`: the functions of each minute go on, and kubectl and a browser find their way."""
 
 from __future__ import annotations
 

@@ -68,14 +68,14 @@ def test_a_wrong_scenario_names_file_and_reason(tmp_path: Path, text: str, reaso
 def test_commitments_are_not_left_out_in_silence_where_they_cannot_be_played(field: str, value: Any) -> None:
     play = load("flex-first")
     with_commitments = replace(play, scenario=replace(play.scenario, **{field: value}))
-    with pytest.raises(InvalidInput, match=r"`shiplap dev` cannot play `(reservedInstances|savingsPlans)`"):
+    with pytest.raises(InvalidInput, match=r"`shiplap lab dev` cannot play `(reservedInstances|savingsPlans)`"):
         LocalRegion(with_commitments, lambda _: None)
 
 
 def test_a_player_says_which_part_of_a_scenario_it_cannot_play() -> None:
-    with pytest.raises(InvalidInput, match=r"`shiplap dev` cannot play `waves`: .*shiplap simulate flex-drought"):
+    with pytest.raises(InvalidInput, match=r"`shiplap lab dev` cannot play `waves`: .*lab simulate flex-drought"):
         LocalRegion(load("flex-drought"), lambda _: None)
-    with pytest.raises(InvalidInput, match=r"`shiplap simulate` cannot play `images`: .*shiplap dev --scenario bot"):
+    with pytest.raises(InvalidInput, match=r"`shiplap lab simulate` cannot play `images`: .*lab dev --scenario bot"):
         Simulation(load("bottlerocket-four-amis"), 0, (), 0.1)
-    with pytest.raises(InvalidInput, match=r"cannot check `podCapacity` of .*shiplap dev --scenario prefix"):
+    with pytest.raises(InvalidInput, match=r"cannot check `podCapacity` of .*shiplap lab dev --scenario prefix"):
         Simulation(load("prefix-delegation"), 0, (), 0.1)

@@ -115,8 +115,8 @@ def test_a_node_class_that_is_not_there() -> None:
     assert fields_of(NODE_POOL, changed(EC2_NODE_CLASS, "spec.role", 1)) == ["spec.role"]  # there, if not well
 
 
-CONVERTS = "; `shiplap migrate` converts it"
-BRING = "; bring it to v1 first, `shiplap migrate` says how"
+CONVERTS = "; `shiplap migrate convert` converts it"
+BRING = "; bring it to v1 first, `shiplap migrate convert` says how"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ BRING = "; bring it to v1 first, `shiplap migrate` says how"
             changed(NODE_POOL, "apiVersion", "karpenter.sh/v1beta1"),
             (
                 "apiVersion",
-                "karpenter.sh/v1beta1 is not read; write it as karpenter.sh/v1; `shiplap migrate` converts it",
+                "karpenter.sh/v1beta1 is not read; write it as karpenter.sh/v1; `shiplap migrate convert` converts it",
             ),
         ),
         (

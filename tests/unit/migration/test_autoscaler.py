@@ -10,8 +10,14 @@ import pytest
 
 from shiplap.errors import InvalidInput
 from shiplap.manifests.files.documents import Document, read_text
-from shiplap_cli.migration.migration import migrate
-from shiplap_cli.migration.migration_findings import FormerKind, MatchQuality, Migration, MigrationFinding, Naming
+from shiplap_cli.commands.migrate.migration import migrate
+from shiplap_cli.commands.migrate.migration_findings import (
+    FormerKind,
+    MatchQuality,
+    Migration,
+    MigrationFinding,
+    Naming,
+)
 
 OWNED = {"k8s.io/cluster-autoscaler/prod": "owned"}
 BOOTSTRAP = "#!/bin/bash\n/etc/eks/bootstrap.sh prod --kubelet-extra-args '{}'\n"

@@ -8,9 +8,9 @@ import pytest
 
 from shiplap.manifests.files.documents import Document, read_text
 from shiplap.manifests.files.loading import check_documents
-from shiplap_cli.migration.karpenter import migrate
-from shiplap_cli.migration.migration import migrate as migrate_all
-from shiplap_cli.migration.migration_findings import FormerKind, MatchQuality, MigrationDraft, Naming
+from shiplap_cli.commands.migrate.karpenter import migrate
+from shiplap_cli.commands.migrate.migration import migrate as migrate_all
+from shiplap_cli.commands.migrate.migration_findings import FormerKind, MatchQuality, MigrationDraft, Naming
 
 CLASS = """
 apiVersion: karpenter.k8s.aws/{version}

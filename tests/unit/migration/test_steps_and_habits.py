@@ -12,9 +12,9 @@ import pytest
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.manifests.files.documents import read_text
-from shiplap_cli.migration.migration_findings import FormerKind, FormerPool
-from shiplap_cli.migration.steps import steps_of
-from shiplap_cli.migration.workload_findings import with_local_storage, workload_findings
+from shiplap_cli.commands.migrate.migration_findings import FormerKind, FormerPool
+from shiplap_cli.commands.migrate.steps import steps_of
+from shiplap_cli.commands.migrate.workload_findings import with_local_storage, workload_findings
 
 OLD = {
     FormerKind.NODE_POOL: FormerPool(FormerKind.NODE_POOL, "default", "default-shiplap", cpu_limit="100"),

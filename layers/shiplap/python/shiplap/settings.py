@@ -31,7 +31,7 @@ KARPENTER_LEASE = "kube-system/karpenter-leader-election"
 
 
 LAYER_DESCRIPTION = "Clusters and their manifests"
-"""That of the layer that holds a Settings, by which `shiplap uninstall` finds its versions."""
+"""That of the layer that holds a Settings, by which `shiplap install uninstall` finds its versions."""
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

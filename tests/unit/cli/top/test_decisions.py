@@ -16,10 +16,9 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.records.disruption_record import Headline
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap_cli.inputs.cluster_events import SourceProblem
-from shiplap_cli.top import followed_install
-from shiplap_cli.top.followed_cluster import FollowedCluster
-from shiplap_cli.top.followed_install import (
+from shiplap_cli.commands.top import followed_install
+from shiplap_cli.commands.top.followed_cluster import FollowedCluster
+from shiplap_cli.commands.top.followed_install import (
     ClaimsRead,
     DecisionsRead,
     FollowedResources,
@@ -28,9 +27,10 @@ from shiplap_cli.top.followed_install import (
     decision_reader,
     decisions_source,
 )
-from shiplap_cli.top.frame import Scene, frame
-from shiplap_cli.top.stream import StreamLine
-from shiplap_cli.top.view import View
+from shiplap_cli.commands.top.frame import Scene, frame
+from shiplap_cli.commands.top.stream import StreamLine
+from shiplap_cli.commands.top.view import View
+from shiplap_cli.inputs.cluster_events import SourceProblem
 from shiplap_lab.fakes.stores import FakeRecorder
 from tests.node_claims import node_claim, with_fields
 from tests.unit.cli.top.test_frames import NOON, THREE

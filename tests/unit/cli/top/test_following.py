@@ -14,9 +14,9 @@ from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap_cli.commands.top.followed_cluster import FollowedCluster
+from shiplap_cli.commands.top.followed_install import ClaimsRead
 from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
-from shiplap_cli.top.followed_cluster import FollowedCluster
-from shiplap_cli.top.followed_install import ClaimsRead
 from tests.kubernetes_objects import typed_node, typed_pod
 from tests.node_claims import node_claim
 

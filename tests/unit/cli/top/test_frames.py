@@ -10,11 +10,11 @@ from rich.cells import cell_len
 
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
 from shiplap.records.disruption_record import Headline
+from shiplap_cli.commands.top.frame import Scene, frame, page_of
+from shiplap_cli.commands.top.keyboard import parse
+from shiplap_cli.commands.top.stream import StreamLine, changes_between, extended
+from shiplap_cli.commands.top.view import SORTS, View, pressed, shown_nodes
 from shiplap_cli.render.saving import least_hourly
-from shiplap_cli.top.frame import Scene, frame, page_of
-from shiplap_cli.top.keyboard import parse
-from shiplap_cli.top.stream import StreamLine, changes_between, extended
-from shiplap_cli.top.view import SORTS, View, pressed, shown_nodes
 
 GIB = 2**30
 NOON = 1_767_268_800.0

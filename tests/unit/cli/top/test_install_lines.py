@@ -19,12 +19,18 @@ from shiplap.policies.ceilings.ledger import HOUR_S, MonthOfSpending, SpendingLe
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap.settings import ClusterSettings
+from shiplap_cli.commands.top.followed_cluster import FollowedCluster
+from shiplap_cli.commands.top.followed_install import (
+    FollowedResources,
+    LinesRead,
+    lines_source,
+    sleep_reader,
+    spending_reader,
+)
+from shiplap_cli.commands.top.frame import Scene, frame
+from shiplap_cli.commands.top.view import View
 from shiplap_cli.inputs.cluster_events import SourceProblem
 from shiplap_cli.installs import installed
-from shiplap_cli.top.followed_cluster import FollowedCluster
-from shiplap_cli.top.followed_install import FollowedResources, LinesRead, lines_source, sleep_reader, spending_reader
-from shiplap_cli.top.frame import Scene, frame
-from shiplap_cli.top.view import View
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeJoins, FakeSleep, FakeState
 from tests.conformance.test_price_rules import priced

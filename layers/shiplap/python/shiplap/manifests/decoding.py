@@ -230,7 +230,8 @@ _MOVED: dict[Path, str] = {
 def _about_unknown(path: Path, fields: Collection[str]) -> str:
     """Says of a field that a struct lacks where it went, or which field has almost its name."""
     if path in _MOVED:
-        return f"unknown field since karpenter.sh/v1: {_MOVED[path]}; `shiplap migrate` converts karpenter.sh/v1beta1"
+        converts = "`shiplap migrate convert` converts karpenter.sh/v1beta1"
+        return f"unknown field since karpenter.sh/v1: {_MOVED[path]}; {converts}"
     close = difflib.get_close_matches(str(path[-1]), fields, 1)
     return "unknown field" + (f", did you mean {close[0]}?" if close else "")
 

@@ -106,7 +106,7 @@ def headline(document: bytes, record_id: str) -> Headline:
     try:
         written = _HEADLINE.decode(zlib.decompress(document))
     except (zlib.error, msgspec.DecodeError):
-        text = "this version cannot read it; `shiplap replay` shows what can be read"
+        text = "this version cannot read it; `shiplap explain decision` shows what can be read"
     else:
         words = _disruption(written.decision) if written.decision is not None else _plan(written.plan or _Plan())
         text = "; ".join(words)

@@ -28,7 +28,7 @@ LAUNCH_TIMEOUT_S = 300.0
 """How long a claim may take to get an instance, in seconds; upstream's launch timeout."""
 
 FROZEN = "launches are frozen"
-"""Why nothing is launched between `shiplap uninstall` and the end of the install, or `shiplap uninstall --cancel`."""
+"""Why nothing is launched after `shiplap install uninstall`, until the install has ended or `--cancel` is given."""
 
 _ALIVE = ("pending", "running")
 _WAITING = (ClaimState.PLANNED, ClaimState.LAUNCHING)

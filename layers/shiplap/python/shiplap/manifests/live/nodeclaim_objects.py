@@ -10,7 +10,7 @@ A NodeClaim that a user writes is more than a view: it asks for the node. Its cl
 label and the finalizer once it has a claim. It expires by its own `expireAfter`. If it is gone, its node is drained.
 
 The finalizer is written when an object is made, and to a Node only while its NodeClaim has it. So whoever removes it
-from a NodeClaim, as `shiplap uninstall` does, removes it for good.
+from a NodeClaim, as `shiplap install uninstall` does, removes it for good.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ INSTALL_LABEL = "shiplap.dev/install"
 """By this label, with the name of the install, an install knows the objects that it has made."""
 
 GIVEN_BACK = "shiplap.dev/given-back"
-"""An annotation by which `shiplap handover` gives a NodeClaim to Karpenter: it is nothing of ours any more."""
+"""An annotation by which `shiplap migrate handover` gives a NodeClaim to Karpenter: it is nothing of ours any more."""
 
 FINALIZER = "karpenter.sh/termination"
 """Upstream's, on NodeClaims and Nodes: an API server keeps an object that has it until it is removed."""

@@ -71,10 +71,10 @@ def check_object(data: Mapping[str, Any]) -> tuple[Manifest | None, list[Problem
     kind = _KINDS.get((group, data["kind"]))
     if kind is None:
         readable = ", ".join(sorted(name for known, name in _KINDS if known == group))
-        former = "; bring it to v1 first, `shiplap migrate` says how" if data["kind"] in _FORMER_KINDS else ""
+        former = "; bring it to v1 first, `shiplap migrate convert` says how" if data["kind"] in _FORMER_KINDS else ""
         return None, [(("kind",), f"{data['kind']} of {group} is not a manifest; {group} has {readable}{former}")], []
     if version != kind.version:
-        converts = "; `shiplap migrate` converts it" if version == "v1beta1" else ""
+        converts = "; `shiplap migrate convert` converts it" if version == "v1beta1" else ""
         written = f"write it as {group}/{kind.version}{converts}"
         return None, [(("apiVersion",), f"{group}/{version} is not read; {written}")], []
     manifest, refused = decode(data, kind.type)

@@ -1,0 +1,294 @@
+"""The full account of one pod: its demands, the verdict of each template and node, its placement, its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+import msgspec
+import numpy as np
+
+from shiplap.errors import InvalidInput
+from shiplap.kubernetes.objects import Node, Pod, Toleration
+from shiplap.kubernetes.quantity import format_resources
+from shiplap.kubernetes.taints import untolerated
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.explain.nearest import amount
+from shiplap.scheduling.explain.unschedulable import Explainer
+from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.scheduling_plan import LaunchChoice, NearestMiss, Plan, is_asleep
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
+from shiplap.scheduling.packing.pack import Packing
+from shiplap.scheduling.planner import solve
+from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, meets
+from shiplap_cli.accounts.claim_account import ClaimAccount, ClaimAccounts
+from shiplap_cli.accounts.smallest_changes import ChangeProposal, change_proposals
+from shiplap_cli.output import Printed
+
+_EXAMPLES = 3
+
+
+class PodDemands(Printed, frozen=True):
+    """The demands of a pod in words; `alike` counts the pods planned together with it, itself included."""
+
+    requests: dict[str, str]
+    node_selection: tuple[str, ...] = ()
+    tolerations: tuple[str, ...] = ()
+    topology: tuple[str, ...] = ()
+    host_ports: tuple[str, ...] = ()
+    volumes: str = ""
+    priority: int = 0
+    alike: int = 1
+
+
+class TemplateAccount(Printed, frozen=True):
+    """One NodePool tier: `verdict` is `used`, `possible` or the kind of obstacle, `text` the obstacle in numbers."""
+
+    name: str = msgspec.field(name="lane")
+    node_pool: str
+    tier: int
+    verdict: str
+    text: str = ""
+    nearest: NearestMiss | None = None
+
+
+class NodeSetAccount(Printed, frozen=True):
+    """Nodes with one verdict on the pod: their number and the names of a few."""
+
+    verdict: str
+    nodes: int
+    examples: tuple[str, ...]
+
+
+class PodPlacement(Printed, frozen=True):
+    """The place of a pod: a claim of this plan (`launch`, `account`) or a node, and which pods are placed there too."""
+
+    name: str
+    kind: str
+    shared_with: tuple[str, ...] = ()
+    launch: LaunchChoice | None = None
+    account: ClaimAccount | None = None
+
+
+class PodAccount(Printed, frozen=True):
+    """`state` is placed, unschedulable, ignored, asleep or running; all else is placed before templates and nodes."""
+
+    pod: str
+    state: str
+    message: str = ""
+    nearest: NearestMiss | None = None
+    asked: PodDemands | None = None
+    home: PodPlacement | None = None
+    templates: tuple[TemplateAccount, ...] = msgspec.field(default=(), name="lanes")
+    nodes: tuple[NodeSetAccount, ...] = ()
+    changes: tuple[ChangeProposal, ...] = ()
+
+
+def pod_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
+    """The account of the pod `namespace/name`, or `name` in the namespace default.
+
+    Args:
+        snapshot: what was decided on.
+        decided: the plan made of it.
+        name: the pod.
+
+    Raises:
+        InvalidInput: there is no such pod; near names are listed.
+    """
+    key = name if "/" in name else f"default/{name}"
+    pod = next((pod for pod in snapshot.view.pods if pod.key == key), None)
+    if pod is None:
+        for state, entries in (("unschedulable", decided.unschedulable), ("ignored", decided.ignored)):
+            held_back = next((entry for entry in entries if entry.pod.key == key), None)
+            if held_back is not None:
+                return PodAccount(key, state, held_back.message)
+        raise InvalidInput("pod", _unknown_pod(key, [pod.key for pod in snapshot.view.pods]))
+    ignored = next((entry for entry in decided.ignored if entry.pod.key == key), None)
+    if ignored is not None:
+        return PodAccount(key, "ignored", ignored.message)
+    asleep = next((entry for entry in decided.unschedulable if entry.pod.key == key and is_asleep(entry)), None)
+    if asleep is not None:
+        return PodAccount(key, "asleep", asleep.message)
+    compiled, packing = solve(snapshot)
+    pod_class = next(
+        (pod_class for pod_class in compiled.classes if any(member.key == key for member in pod_class.members)), None
+    )
+    if pod_class is None:
+        return PodAccount(key, "running", _why_not_planned(pod))
+    left = next((entry for entry in decided.unschedulable if entry.pod.key == key), None)
+    home = _placement_of(compiled, decided, key)
+    explainer = Explainer(compiled, packing)
+    return PodAccount(
+        key,
+        "placed" if home is not None else "unschedulable",
+        left.message if left is not None else "",
+        left.nearest if left is not None else None,
+        _demands_of(pod, pod_class),
+        home,
+        () if pod_class.problem else _template_accounts(explainer, pod_class, decided, key),
+        ()
+        if pod_class.problem
+        else nodes_account(compiled, packing, pod_class, snapshot.view.nodes, home.name if home else ""),
+        change_proposals(snapshot, compiled, packing, key) if left is not None else (),
+    )
+
+
+def _unknown_pod(key: str, known: Sequence[str]) -> str:
+    near = get_close_matches(key, known, n=3, cutoff=0.5)
+    near += [other for other in known if other.partition("/")[2] == key.partition("/")[2] and other not in near][:3]
+    hint = f"; did you mean {', '.join(near)}?" if near else f"; it has {len(known)} pods"
+    return f"there is no pod {key} in this cluster state{hint}"
+
+
+def _why_not_planned(pod: Pod) -> str:
+    if pod.spec.node_name:
+        return f"runs on node {pod.spec.node_name}, which is not on its way out: there is nothing to plan"
+    return f"has ended ({pod.status.phase}) or is being deleted: there is nothing to plan"
+
+
+def _demands_of(pod: Pod, pod_class: PodClass) -> PodDemands:
+    demands = pod.spec.topology_spread_constraints
+    affinity = pod.spec.affinity
+    topology = [
+        f"spread over {rule.topology_key}, maxSkew {rule.max_skew}, {rule.when_unsatisfiable}" for rule in demands
+    ]
+    if affinity is not None:
+        for named, part in (("affinity", affinity.pod_affinity), ("anti-affinity", affinity.pod_anti_affinity)):
+            topology += [f"pod {named} over {term.topology_key}" for term in (part.required if part else ())]
+            preferred = part.preferred if part else ()
+            topology += [f"preferred pod {named} over {entry.pod_affinity_term.topology_key}" for entry in preferred]
+    attached = [f"{number} of {driver}" for driver, number in pod_class.volumes.private]
+    attached += sorted(f"{claim} ({driver}, shared)" for driver, claim in pod_class.volumes.shared)
+    return PodDemands(
+        format_resources(pod_class.requests),
+        tuple(" and ".join(str(term[key]) for key in sorted(term)) for term in pod_class.terms if term),
+        tuple(map(_toleration, pod_class.tolerations)),
+        tuple(topology),
+        tuple(f"{port}/{protocol}" for port, protocol, _ in sorted(pod_class.ports)),
+        ", ".join(attached),
+        pod_class.priority,
+        len(pod_class.members),
+    )
+
+
+_SIGNS = {"Gt": ">", "Lt": "<"}
+
+
+def _toleration(entry: Toleration) -> str:
+    sign = _SIGNS.get(entry.operator, "=")
+    value = f"{sign}{entry.value}" if entry.operator != "Exists" else ""
+    return f"{entry.key or 'every taint'}{value}{f':{entry.effect}' if entry.effect else ''}"
+
+
+def _placement_of(compiled: CompiledSnapshot, decided: Plan, key: str) -> PodPlacement | None:
+    for claim in decided.node_claims:
+        if any(pod.key == key for pod in claim.pods):
+            account = ClaimAccounts(compiled).of(claim)
+            return PodPlacement(claim.name, "claim", _other_pods(claim.pods, key), claim.launch, account)
+    for node in decided.existing_nodes:
+        if any(pod.key == key for pod in node.pods):
+            existing = next((existing for existing in compiled.nodes.all if existing.name == node.name), None)
+            kind = "claim in flight" if existing is not None and existing.template is not None else "node"
+            return PodPlacement(node.name, kind, _other_pods(node.pods, key))
+    return None
+
+
+def _other_pods(pods: Iterable[PodReference], key: str) -> tuple[str, ...]:
+    return tuple(pod.key for pod in pods if pod.key != key)
+
+
+def _template_accounts(
+    explainer: Explainer, pod_class: PodClass, decided: Plan, key: str
+) -> tuple[TemplateAccount, ...]:
+    used = next(((c.node_pool, c.tier) for c in decided.node_claims if any(pod.key == key for pod in c.pods)), None)
+    result = []
+    for verdict in explainer.verdicts(pod_class):
+        template = verdict.template
+        pool, tier = template.pool.metadata.name, template.tier.index
+        if (pool, tier) == used:
+            result.append(TemplateAccount(template.name, pool, tier, "used"))
+        elif not verdict.kind:
+            result.append(TemplateAccount(template.name, pool, tier, "possible", "could hold such a pod too"))
+        else:
+            miss = verdict.miss
+            text = (
+                f"{verdict.text}; {miss.text}" if miss is not None and miss.text not in verdict.text else verdict.text
+            )
+            result.append(
+                TemplateAccount(template.name, pool, tier, verdict.kind, text, miss.nearest if miss else None)
+            )
+    return tuple(result)
+
+
+def nodes_account(
+    compiled: CompiledSnapshot, packing: Packing, pod_class: PodClass, nodes: Iterable[Node], home: str = ""
+) -> tuple[NodeSetAccount, ...]:
+    """The verdicts of nodes and claims in flight on one more pod of a class; equal verdicts are one entry."""
+    requests = compiled.axis.vector(pod_class.requests)
+    names: dict[str, list[str]] = {}
+    short: dict[str, list[dict[str, int]]] = {}
+    fits = packing.nodes.fits(pod_class, soft=True) if packing.nodes.all else np.zeros(0, np.bool_)
+    takes = packing.nodes.count(pod_class, fits, requests) if packing.nodes.all else fits
+    for index, existing in enumerate(packing.nodes.all):
+        lacking = np.where(requests > 0, requests - packing.nodes.free[index], 0)
+        verdict = _verdict_of_node(existing, pod_class, fits=bool(fits[index]))
+        if existing.name == home:
+            verdict = "holds the pod"
+        elif not verdict and (lacking > 0).any():
+            missing = compiled.axis.amounts(np.maximum(lacking, 0))
+            verdict = f"short of {', '.join(missing)}"
+            short.setdefault(verdict, []).append(missing)
+        elif not verdict and not takes[index]:
+            verdict = "a host port it needs is taken" if pod_class.ports else "too many volumes"
+        names.setdefault(verdict or _verdict_of_full_node(pod_class), []).append(existing.name)
+    known = {existing.name for existing in packing.nodes.all}
+    for node in sorted(nodes, key=lambda node: node.metadata.name):
+        if node.metadata.name not in known:
+            names.setdefault(_why_excluded(node), []).append(node.metadata.name)
+    ordered = sorted(names.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+    return tuple(
+        NodeSetAccount(verdict + _range(short.get(verdict, [])), len(members), tuple(members[:_EXAMPLES]))
+        for verdict, members in ordered
+    )
+
+
+def _verdict_of_node(existing: ExistingNode, pod_class: PodClass, *, fits: bool) -> str:
+    """Return the taint or label that keeps a class off a node; empty when none does."""
+    if fits:
+        return ""
+    taint = untolerated(existing.taints, pod_class.tolerations, ignore_preferences=True)
+    if taint is not None:
+        return f"taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect} is not tolerated"
+    failing = [
+        [entry for key, entry in sorted(term.items()) if not meets(label_of(existing, key), entry)]
+        for term in pod_class.terms
+    ]
+    fewest = min(failing, key=len)
+    if not fewest:
+        return "relies on an estimate, and the pod was let down by one"
+    return f"label does not match: {' and '.join(str(entry) for entry in fewest)}"
+
+
+def _verdict_of_full_node(pod_class: PodClass) -> str:
+    return "topology constraints keep the pod off" if pod_class.topological else "has room for one more such pod"
+
+
+def _range(missing: Sequence[dict[str, int]]) -> str:
+    """The least and the largest amount missing: ` (cpu by 100m to 3)`."""
+    if not missing:
+        return ""
+    parts = []
+    for resource in missing[0]:
+        amounts = sorted(entry[resource] for entry in missing)
+        least, most = amount(resource, amounts[0]), amount(resource, amounts[-1])
+        parts.append(f"{resource} by {least}" if least == most else f"{resource} by {least} to {most}")
+    return f" ({', '.join(parts)})"
+
+
+def _why_excluded(node: Node) -> str:
+    if node.metadata.deletion_timestamp:
+        return "is being deleted"
+    if node.spec.unschedulable:
+        return "is cordoned"
+    return "is not ready, or on its way out"

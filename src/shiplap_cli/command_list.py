@@ -1,0 +1,87 @@
+"""The list of commands: the name of each, where its function is, and the line that `--help` shows of it.
+
+A module of a command is imported only when the command is used, so that `shiplap validate` does not wait for numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class CommandEntry(msgspec.Struct, frozen=True):
+    """A command of the list.
+
+    `function` is its module below `shiplap_cli.commands` and its function, `plan.plan:plan`; empty for a mere group.
+    `asks_aws` gives it `--profile` and `--region`. `wheel_extra` is the extra of the wheel with its packages.
+    """
+
+    summary: str
+    function: str = ""
+    inner: Mapping[str, CommandEntry] = {}
+    asks_aws: bool = True
+    wheel_extra: str = "dev"
+
+
+_CAPACITY = {
+    "list": CommandEntry("One line per AMI, instance type and kubelet settings.", "capacity.capacity:list_"),
+    "show": CommandEntry("Everything that is known of an AMI's entries.", "capacity.capacity:show"),
+    "import": CommandEntry("Add what another install has learned.", "capacity.capacity:import_"),
+    "export": CommandEntry("Print everything as JSON, for import.", "capacity.capacity:export"),
+    "forget": CommandEntry("Remove what is known of an AMI.", "capacity.capacity:forget"),
+}
+
+_EXPLAIN = {
+    "pod": CommandEntry("Why a pod is where it is, or has no place.", "explain.explain:pod"),
+    "claim": CommandEntry("Why a claim has its pool, types and price.", "explain.explain:claim"),
+    "node": CommandEntry("A node's cost and pods, and what keeps it.", "explain.explain:node"),
+    "pool": CommandEntry("A NodePool's nodes, launches and limits.", "explain.explain:pool"),
+    "decision": CommandEntry("Make a recorded decision again.", "explain.recorded_decision:decision"),
+    "instance-types": CommandEntry(
+        "What each instance type yields, and why.", "explain.instance_types:instance_types", asks_aws=False
+    ),
+}
+
+_INSTALL = {
+    "deploy": CommandEntry("Deploy a fleet's installs in waves.", "install.deploy:deploy", wheel_extra="cdk"),
+    "template": CommandEntry(
+        "Write the stack as a CloudFormation template.", "install.template:template", asks_aws=False, wheel_extra="cdk"
+    ),
+    "rollback": CommandEntry("Move all functions to an earlier release.", "install.rollback:rollback"),
+    "uninstall": CommandEntry("End an install: launches, nodes, stack, data.", "install.uninstall:uninstall"),
+}
+
+_LAB = {
+    "dev": CommandEntry("The whole system on this machine, live.", "lab.dev:dev", asks_aws=False),
+    "simulate": CommandEntry("A scenario in virtual time, with faults.", "lab.simulate:simulate", asks_aws=False),
+}
+
+_MIGRATE = {
+    "convert": CommandEntry("Convert what another autoscaler is told.", "migrate.convert:convert"),
+    "handover": CommandEntry("Hand nodes from Karpenter to Shiplap, or back.", "migrate.handover:handover"),
+}
+
+_STATUS = {
+    "fleet": CommandEntry("All clusters of all installs on one screen.", "status.fleet:fleet"),
+    "spending": CommandEntry("What a cluster costs this month.", "status.spending_report:spending"),
+    "wake": CommandEntry("End the sleep of a cluster now.", "status.wake:wake"),
+}
+
+COMMANDS = {
+    "capacity": CommandEntry("The learned capacity: list, show, import, export, forget.", inner=_CAPACITY),
+    "disrupt": CommandEntry("What would be consolidated, drifted or expired, and why not.", "disrupt.disrupt:disrupt"),
+    "doctor": CommandEntry("Check a deployment, and say how to fix each problem.", "doctor.doctor:doctor"),
+    "explain": CommandEntry("Why a pod, claim, node, pool, type or decision is as it is.", inner=_EXPLAIN),
+    "init": CommandEntry("Look at an EKS cluster and write first files that fit it.", "init.init:init"),
+    "install": CommandEntry("Deploy, write as a template, roll back or end an install.", inner=_INSTALL),
+    "lab": CommandEntry("Shiplap without AWS: live on this machine, or simulated.", inner=_LAB),
+    "migrate": CommandEntry("From Karpenter or Cluster Autoscaler to Shiplap.", inner=_MIGRATE),
+    "plan": CommandEntry("What would be launched for a cluster with these manifests.", "plan.plan:plan"),
+    "status": CommandEntry("Health of an install; its fleet and spending; wake.", "status.status:status", _STATUS),
+    "top": CommandEntry("A live view of a cluster: nodes, pods that wait, dollars.", "top.top:top"),
+    "validate": CommandEntry(
+        "Check manifests: file, line, field, reason.", "validate.validate:validate", asks_aws=False
+    ),
+}
+"""The twelve commands, by name; the only list of them."""

@@ -1,0 +1,1 @@
+"""`shiplap capacity`: the capacity that nodes reported."""

@@ -1,0 +1,1 @@
+"""`shiplap disrupt`: what would be removed or replaced in a cluster."""

@@ -1,0 +1,1 @@
+"""`shiplap init`: first files of an install that fit a cluster."""

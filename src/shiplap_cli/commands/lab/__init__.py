@@ -1,0 +1,1 @@
+"""`shiplap lab`: Shiplap without AWS, live or in virtual time."""

@@ -1,0 +1,1 @@
+"""`shiplap plan`: what would be launched for a cluster."""

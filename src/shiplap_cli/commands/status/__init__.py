@@ -1,0 +1,1 @@
+"""`shiplap status`: one install, all installs, spending, and the end of sleep."""

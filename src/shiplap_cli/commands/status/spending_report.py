@@ -1,0 +1,138 @@
+"""`shiplap status spending`: what a cluster costs this month, by NodePool and by namespace, beside its ceilings.
+
+It is what the ledger in table `state` holds; the cluster itself is not asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+
+from shiplap.errors import AwsError, InvalidInput, StoreError
+from shiplap.flows.policies.ceiling_inputs import ceilings_in_use, read_spending
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.shiplap_annotations import MICROS
+from shiplap.policies.ceilings.ceiling_use import ClusterSpending
+from shiplap.policies.ceilings.ceilings import CeilingUse
+from shiplap.policies.ceilings.ledger import SpendingLedger
+from shiplap_cli.hints import with_hint
+from shiplap_cli.installs.find_install import STACK, Dev, Stack, find_install, sole_cluster
+from shiplap_cli.installs.installed import cluster_settings_of
+from shiplap_cli.output import Format, Output, Printed, emit, fail
+
+OTHERS = "(others)"
+"""Nodes of no NodePool, and of what nodes cost the part that no pod requested."""
+
+
+class CeilingShare(Printed, frozen=True):
+    """A ceiling in USD, and what is used of it: of a month, spent and reserved."""
+
+    title: str
+    mode: str
+    limit: float
+    used: float
+
+
+class SpendingDocument(Printed, frozen=True):
+    """The output of the command, in USD. Amounts by namespace are those of the hours before `posted_until`."""
+
+    cluster: str
+    month: str
+    spent: float
+    reserved: float
+    forecast: float
+    last_month: float
+    posted_until: str
+    node_pools: dict[str, float]
+    namespaces: dict[str, float]
+    ceilings: tuple[CeilingShare, ...]
+
+    @property
+    def page(self) -> RenderableType:
+        """For people."""
+        head = f"{self.cluster} in {self.month}: ${self.spent:.2f} spent, ${self.reserved:.2f} reserved"
+        rest = f"forecast ${self.forecast:.2f}; last month ${self.last_month:.2f}"
+        used = _table("ceiling", "used", "of", "mode")
+        for item in self.ceilings:
+            used.add_row(item.title, f"${item.used:.2f}", f"{item.used / item.limit:.0%}", item.mode)
+        ends = f"Namespaces: by requests of their pods, until {self.posted_until}."
+        tables = [_amounts("NodePool", self.node_pools), _amounts("namespace", self.namespaces)]
+        return Group(head, rest, *tables, *([used] if self.ceilings else []), ends)
+
+
+def spending(
+    cluster: Annotated[str, typer.Argument(help="The cluster; the install's only one without.")] = "",
+    *,
+    stack: Stack = STACK,
+    dev: Dev = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """What a cluster costs this month, by NodePool and by namespace, its forecast, and how much of ceilings is used.
+
+    The ledger is kept where shiplap.yaml has `ceilings`, with `mode: warn` too. Volumes, traffic and the control plane
+    are not in it. Exit code 1 without a ledger, 2 when AWS could not be asked.
+
+    Example: shiplap status spending
+
+    Example: shiplap status spending prod -o json
+    """
+    now = time.time()
+    try:
+        install = find_install(bucket="", stack=stack, dev=dev)
+        name = cluster or sole_cluster(install)
+        settings, table = cluster_settings_of(install, name), install.state()
+        state = table.read(name, now)
+        if state.ledger is None:
+            fail(f"cluster {name} keeps no ledger yet: write `ceilings` in shiplap.yaml, and wait for the next hour")
+            return 1
+        found = read_spending(settings, state, table, now)
+    except (AwsError, StoreError) as error:
+        raise InvalidInput(f"stack {stack}", f"what is spent is not known: {with_hint(error)}") from error
+    document = spending_document(name, state.ledger, found, ceilings_in_use(settings, state, found))
+    emit(document, output, lambda: document.page)
+    return 0
+
+
+def spending_document(
+    cluster: str, ledger: SpendingLedger, found: ClusterSpending, ceilings: Iterable[CeilingUse]
+) -> SpendingDocument:
+    """The document of a ledger, of what has been spent since, and of ceilings."""
+    posted = ledger.this_month if ledger.this_month.month == found.month else None
+    namespaces = dict(found.by_namespace)
+    namespaces[OTHERS] = (posted.spent if posted is not None else 0) - sum(namespaces.values())
+    before = ledger.last_month if posted is not None else ledger.this_month
+    return SpendingDocument(
+        cluster,
+        found.month,
+        found.total_spent / MICROS,
+        (found.total - found.total_spent) / MICROS,
+        found.forecast(ledger) / MICROS,
+        before.spent / MICROS,
+        rfc3339(ledger.posted_until),
+        _by_amount({pool or OTHERS: amount for pool, amount in found.spent.items()}),
+        _by_amount(namespaces),
+        tuple(CeilingShare(item.title, item.mode, item.limit / MICROS, item.used / MICROS) for item in ceilings),
+    )
+
+
+def _by_amount(amounts: Mapping[str, int]) -> dict[str, float]:
+    """In USD, the largest first."""
+    return {name: amount / MICROS for name, amount in sorted(amounts.items(), key=lambda item: (-item[1], item[0]))}
+
+
+def _amounts(of: str, amounts: Mapping[str, float]) -> Table:
+    table = _table(of, "USD", "share")
+    whole = sum(amounts.values())
+    for name, amount in amounts.items():
+        table.add_row(name, f"{amount:.2f}", f"{amount / whole:.0%}" if whole else "")
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    columns = (Column(first, overflow="fold"), *(Column(name, justify="right") for name in others))
+    return Table(*columns, box=None, pad_edge=False)

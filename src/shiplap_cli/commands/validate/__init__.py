@@ -1,0 +1,1 @@
+"""`shiplap validate`: checks manifests."""

@@ -1,1 +1,0 @@
-"""The end of an install: its nodes, its finalizers, its stack and its data, in this order."""

@@ -1,1 +1,0 @@
-"""Shows the cost of a cluster this month, from the ledger of its install."""

@@ -1,1 +1,0 @@
-"""Ends the sleep of a cluster."""
