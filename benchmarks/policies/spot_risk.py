@@ -36,11 +36,12 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.spot_risk.risk_evidence import ORIGIN_S, EvidenceChange, OfferingEvidence, hours_by_part
-from shiplap.policies.spot_risk.safer_offerings import BOOT_S, KnownSpotRisk, SpotRiskSettings, most_of_pool
+from shiplap.policies.spot_risk.safer_offerings import BOOT_S, KnownSpotRisk, most_of_pool
 from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
+from shiplap.policies.spot_risk.spot_risk_settings import SpotRiskSettings
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap_lab.fakes.stores import FakeSpotEvidence
+from shiplap_lab.policies.spot_risk_fakes import FakeSpotEvidence
 
 STEP_HOURS = 6.0
 SCALED_PER_DAY = 0.12

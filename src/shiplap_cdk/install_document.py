@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
 
 import botocore
@@ -32,11 +33,12 @@ from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.manifests.shiplap_annotations import ON_DEMAND_DISCOUNT
 from shiplap.policies.ceilings.ceilings import Ceiling, ceiling_problems
 from shiplap.policies.commitments.account_commitments import CommitmentSettings
+from shiplap.policies.policy_settings import chosen
 from shiplap.policies.sleep.sleep_settings import SleepSettings
 from shiplap.policies.sleep.sleep_state import annotation_problem
-from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap.regions import exists, partition_of
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSettings, Settings
+from shiplap_cdk.policy_document import PolicyDocument, documents
 from shiplap_cdk.region_differences import Feature, gap
 
 # The retentions CloudWatch Logs knows that make sense for a function's log.
@@ -135,7 +137,6 @@ class ClusterDocument(_Part, frozen=True):
     disruption: DisruptionSettings = DisruptionSettings()
     sleep: SleepSettings | None = None
     ceilings: tuple[Ceiling, ...] = ()
-    spot_risk: SpotRiskSettings = SpotRiskSettings()
 
     @property
     def reads_cluster(self) -> bool:
@@ -146,6 +147,17 @@ class ClusterDocument(_Part, frozen=True):
     def allowed(self) -> AllowedResources:
         """Return the resources that EC2NodeClasses of the cluster's API server may name."""
         return AllowedResources(**{field: getattr(self, field) for field in AllowedResources.__struct_fields__})
+
+
+def _of_clusters() -> list[tuple[str, PolicyDocument]]:
+    """Return the optional features that have a key of a cluster."""
+    return [(name, document) for name, document in documents() if document.of_cluster is not None]
+
+
+def _key(policy: str) -> str:
+    """Return the key of a policy in shiplap.yaml."""
+    first, *more = policy.split("_")
+    return first + "".join(part.title() for part in more)
 
 
 LIVE = "cluster"
@@ -195,6 +207,16 @@ class InstallDocument(_Part, frozen=True):
     commitments: CommitmentSettings | None = None
     permissions_boundary: str = ""
     bootstrap_qualifier: str = ""
+
+
+@cache
+def written_install() -> type[InstallDocument]:
+    """Return the struct of the whole file: an InstallDocument with the keys of optional features, named by them."""
+    keys = [(name, *document.of_cluster) for name, document in _of_clusters() if document.of_cluster is not None]
+    cluster = msgspec.defstruct(ClusterDocument.__name__, keys, bases=(ClusterDocument,), frozen=True)
+    fields = [("clusters", tuple[cluster, ...])]  # type: ignore[valid-type]
+    made = msgspec.defstruct("InstallDocument", fields, bases=(InstallDocument,), frozen=True)
+    return cast("type[InstallDocument]", made)
 
 
 class ServedCluster(msgspec.Struct, frozen=True):
@@ -331,7 +353,7 @@ def read(path: Path) -> InstallConfig:
     if len(documents) != 1:
         raise InvalidInput(str(path), f"expected one document, found {len(documents)}")
     source = documents[0]
-    install, problems = decode(source.data, InstallDocument)
+    install, problems = decode(source.data, written_install())
     if install is not None:
         problems += _problems(install)
     if install is None or problems:
@@ -355,6 +377,8 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     values |= {"region": install.region, "install": install.name, "network": network}
     values["account_ceilings"] = install.ceilings
     values["commitments"] = install.commitments
+    written_policies = (part.settings(getattr(document, name)) for name, part in _of_clusters())
+    values["policies"] = chosen(*(item for item in written_policies if item is not None))
     manifests_path = folder / document.manifests
     if document.reads_cluster:
         if manifests_path.exists():
@@ -573,10 +597,10 @@ def _problems_of_parts(cluster: ClusterDocument) -> Iterator[Problem]:
         "podTopologySpread": cluster.pod_topology_spread.problems(),
         "claimRules": rule_problems(cluster.claim_rules),
         "disruption": cluster.disruption.problems(),
-        "spotRisk": cluster.spot_risk.problems(),
         "sleep": cluster.sleep.problems() if cluster.sleep is not None else (),
         "ceilings": ceiling_problems(cluster.ceilings, of_account=False),
     }
+    parts |= {_key(name): document.problems(getattr(cluster, name)) for name, document in _of_clusters()}
     for name, problems in parts.items():
         yield from (((name, *field), reason) for field, reason in problems)
 

@@ -18,7 +18,6 @@ from botocore.config import Config
 
 from shiplap.aws.bucket import BucketStatus
 from shiplap.aws.dynamodb.items import put_if, query
-from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.aws.eks import api_server
@@ -43,7 +42,6 @@ from shiplap.manifests.custom_resources import (
     SecurityGroupSelectorTerm,
 )
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap.policies.spot_risk.risk_evidence import EvidenceChange
 from shiplap.ports import FleetOverride, FleetRequest, Move, UnavailableOffering
 from shiplap.settings import ClusterSettings
 from shiplap_cli.commands.doctor.doctor import outputs_of
@@ -404,9 +402,7 @@ _READS: dict[tuple[str, str], Callable[[ErrorText], Seen]] = {
     ("dynamodb", "UpdateItem"): _of(
         "dynamodb",
         "UpdateItem",
-        lambda client: DynamoSpotEvidence(client, "capacity").add(
-            [EvidenceChange(zone_id="z", instance_type="m5.large", at=NOW, interruptions=1)]
-        ),
+        lambda client: DynamoState(client, "state").close_claims(_claims()),
     ),
     ("dynamodb", "Query"): _of("dynamodb", "Query", lambda client: list(query(client, "state", ("cluster", CLUSTER)))),
     ("dynamodb", "BatchWriteItem"): _of(

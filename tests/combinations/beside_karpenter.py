@@ -24,6 +24,7 @@ from tests.combinations.launchable_nodes import launchable_nodes
 from tests.combinations.laws import Decided, Law, evenly_spread, leaves_no_more_pods, zones_of
 from tests.e2e.arbiter import plain
 from tests.karpenter.karpenter_scheduler import KarpenterScheduler, OpenedClaim, ScheduledBatch, as_written
+from tests.policy_parts import policy_parts
 from tests.rules import HOST, KIND, POOL, TYPE, ZONE, add, amount
 
 _NOT_OF_SUPPLY = {
@@ -41,7 +42,9 @@ _NOT_OF_SUPPLY = {
 _NOT_OF_PODS = {"bound_volume", "other_namespace", "own_volumes", "waiting_volume"}
 _OF_CLUSTERS = {"daemon_set", "daemon_set_port", "selective_daemon_set"}
 
-UNKNOWN = frozenset(_NOT_OF_SUPPLY | _NOT_OF_PODS | (options_of(cluster_options).keys() - _OF_CLUSTERS))
+_FURTHER = options_of(cluster_options, *policy_parts("combinations", "options")).keys() - _OF_CLUSTERS
+
+UNKNOWN = frozenset(_NOT_OF_SUPPLY | _NOT_OF_PODS | _FURTHER)
 """Options that the program cannot be given."""
 
 

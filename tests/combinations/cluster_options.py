@@ -22,9 +22,6 @@ from shiplap.policies.commitments.commitment_input import CommitmentInput
 from shiplap.policies.commitments.commitment_ledger import CommitmentRoom, RegionalRoom
 from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_state import NAMESPACE, NODE_POOL, SleepingScope, SleepState
-from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence
-from shiplap.policies.spot_risk.safer_offerings import KnownSpotRisk, SpotRiskSettings
-from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from tests.combinations.cluster_draft import TAINT, TOLERATES_TAINT, ZONES, ClusterDraft, PoolDraft, Workload
@@ -216,14 +213,3 @@ def reserved_instances(draft: ClusterDraft) -> None:
 def _add_commitment(draft: ClusterDraft, **held: object) -> None:
     before = draft.policy(CommitmentInput)
     draft.add_policy(CommitmentInput(replace(CommitmentRoom() if before is None else before.room, **held)))
-
-
-def spot_risk(draft: ClusterDraft) -> None:
-    """Evidence that one type is interrupted often."""
-    hours = (500.0,) * DAY_PARTS
-    evidence = tuple(
-        OfferingEvidence(zone, name, hours, (interruptions,) * DAY_PARTS)
-        for zone in ZONES
-        for name, interruptions in (("c.large", 20.0), ("m.large", 0.1))
-    )
-    draft.add_policy(SpotRiskInput(KnownSpotRisk(SpotRiskSettings("prefer"), 0.025, evidence)))

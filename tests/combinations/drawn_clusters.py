@@ -16,6 +16,7 @@ from types import ModuleType
 from shiplap.scheduling.model.snapshot import Snapshot
 from tests.combinations import cluster_options, pod_options, supply_options
 from tests.combinations.cluster_draft import ClusterDraft
+from tests.policy_parts import policy_parts
 
 Option = Callable[[ClusterDraft], None]
 
@@ -57,7 +58,7 @@ def options_of(*modules: ModuleType) -> dict[str, Option]:
     }
 
 
-OPTIONS = options_of(supply_options, pod_options, cluster_options)
+OPTIONS = options_of(supply_options, pod_options, cluster_options, *policy_parts("combinations", "options"))
 """Every option by its name."""
 
 

@@ -23,8 +23,6 @@ from shiplap.policies.commitments.commitment_input import CommitmentInput
 from shiplap.policies.commitments.commitment_ledger import CommitmentRoom
 from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_state import SleepState
-from shiplap.policies.spot_risk.safer_offerings import KnownSpotRisk, SpotRiskSettings
-from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
 from shiplap.records.scheduling_record import (
     RECORDED_SNAPSHOT,
     SchedulingRecord,
@@ -44,6 +42,7 @@ from tests.conformance import given as case
 from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import pdb
 from tests.conformance.disruptions import pool as pool_of
+from tests.policy_parts import policy_parts
 from tests.rules import HOST, TYPE, ZONE
 from tests.topology_checker import affinity_violations, selected, spreads_of, topology_violations
 
@@ -479,11 +478,9 @@ def _idle_commitments(before: Decided, _: Random) -> Snapshot | None:
     return before.snapshot.with_policy(CommitmentInput(CommitmentRoom()))
 
 
-def _idle_spot_risk(before: Decided, _: Random) -> Snapshot | None:
-    """No evidence yet."""
-    if before.snapshot.policy(SpotRiskInput) is not None:
-        return None
-    return before.snapshot.with_policy(SpotRiskInput(KnownSpotRisk(SpotRiskSettings("prefer"), 0.025)))
+def _idle(of_policy: Callable[[Snapshot], Snapshot | None]) -> Callable[[Decided, Random], Snapshot | None]:
+    """The change of an optional feature that has nothing to do yet."""
+    return lambda before, _: of_policy(before.snapshot)
 
 
 def _idle_reservation_policy(before: Decided, _: Random) -> Snapshot | None:
@@ -604,7 +601,7 @@ LAWS = (
     Law("other names change nothing but names", _renamed, _the_same_under_other_names),
     Law("sleep without an open window changes nothing", _idle_sleep, the_same),
     Law("commitments in use change nothing", _idle_commitments, the_same),
-    Law("spot risk without evidence changes nothing", _idle_spot_risk, the_same),
+    *(Law(module.NAME, _idle(module.idle), the_same) for module in policy_parts("combinations", "laws")),
     Law("a policy for reservations without any changes nothing", _idle_reservation_policy, the_same),
     Law(
         "once a plan is carried out there is nothing more to do",

@@ -28,7 +28,6 @@ from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.join_log import DynamoJoins
 from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
-from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.ec2.request_pace import RequestPace
 from shiplap.aws.sqs import SqsDeadLetters, SqsTimers
@@ -40,12 +39,12 @@ from shiplap.policies.ceilings.node_lives import NodeLives
 from shiplap.policies.commitments.account_commitments import InstanceUse
 from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.policies.sleep.sleep_state import SleepNotes
-from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, EvidenceChange
 from shiplap.ports import CLAIM_FORM, OfferingFailure, Refusals, read_claim
 from shiplap.records import disruption_record as records
-from shiplap_cdk.install_document import InstallDocument, read
+from shiplap_cdk.install_document import read, written_install
 from tests.formats.sources import ROOT
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
+from tests.policy_parts import policy_parts
 
 
 class Answer(NamedTuple):
@@ -73,7 +72,7 @@ def shiplap(*arguments: str) -> Answer:
 
 def install_schema() -> dict[str, Any]:
     """The JSON schema of shiplap.yaml."""
-    return msgspec.json.schema(InstallDocument)
+    return msgspec.json.schema(written_install())
 
 
 def install_of(path: Path) -> Any:
@@ -124,7 +123,8 @@ def stored_items(seeds: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         _write_learned(client, capacity, seeds["learned"])
         _write_notes(state, DynamoJoins(client, "state"))
         _write_sleep(DynamoSleep(client, "state"))
-        _write_evidence(DynamoSpotEvidence(client, "capacity"))
+        for module in policy_parts("formats", "stored"):
+            module.write(client, NOW)
         assert capacity.acquire_pilot("ami-1", "m5.large", "k1", "blue/general-planned", NOW)
         RequestPace(client, "state", REGION, clock=lambda: NOW).wait("create_fleet", 3)
         return {name: sorted(client.scan(TableName=name)["Items"], key=str) for name in _KEYS}
@@ -180,24 +180,6 @@ def _write_sleep(sleep: DynamoSleep) -> None:
     at = int(NOW)
     sleep.save("blue", SleepNotes("digest", {"0": at + 60}, taken=3, taken_until=at + 100), NOW)
     sleep.wake("blue", at, at + 600)
-
-
-def _write_evidence(evidence: DynamoSpotEvidence) -> None:
-    """A digest of its name says that the second node is held back, and the first is not."""
-    changes = [
-        EvidenceChange(
-            zone_id="euw1-az1",
-            instance_type="m5.large",
-            at=NOW,
-            node=node,
-            node_hours=(3.0,) * DAY_PARTS,
-            interruptions=1,
-            rebalances=1,
-            refusals=1,
-        )
-        for node in ("blue/general-a", "blue/general-d")
-    ]
-    assert evidence.add(changes, "blue", int(NOW // 86400) - 1)
 
 
 def _put(client: Any, table: str, item: Mapping[str, str]) -> None:

@@ -40,3 +40,12 @@ def template(app: App) -> Template:
 def templates(app: App) -> list[cloud_assembly.Template]:
     """All templates of the install, nested ones too, with references resolved."""
     return cloud_assembly.templates(Path(app.synth().directory))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the manifests of one cluster."""
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    (manifests / "nodes.yaml").write_text((INSTALL.parent / "manifests" / "edge" / "nodes.yaml").read_text())
+    return tmp_path

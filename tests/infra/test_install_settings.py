@@ -12,39 +12,11 @@ from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap.settings import ClusterSettings, OtlpSettings, Settings
-from shiplap_cdk.install_document import ClusterDocument, InstallConfig, read
+from shiplap_cdk.install_document import ClusterDocument, read
+from tests.infra.written_installs import WRITTEN, refusal, written
 
 INSTALL = Path(__file__).parent / "install"
-
-WRITTEN = """\
-region: eu-west-1
-clusters:
-  - name: edge
-    manifests: manifests
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with the manifests of one cluster."""
-    manifests = tmp_path / "manifests"
-    manifests.mkdir()
-    (manifests / "nodes.yaml").write_text((INSTALL / "manifests" / "edge" / "nodes.yaml").read_text())
-    return tmp_path
-
-
-def written(folder: Path, text: str) -> InstallConfig:
-    path = folder / "shiplap.yaml"
-    path.write_text(text)
-    return read(path)
-
-
-def refusal(folder: Path, text: str) -> InvalidInput:
-    with pytest.raises(InvalidInput) as caught:
-        written(folder, text)
-    return caught.value
 
 
 def test_clusters_are_sorted_and_carry_their_manifests() -> None:
@@ -67,6 +39,7 @@ def test_every_field_of_cluster_settings_can_be_written() -> None:
     """A setting that cannot be written would silently keep its default."""
     elsewhere = {"region", "install", "network", "account_ceilings", "commitments"}  # of the install, and of `vpc`
     elsewhere |= {"live_manifests", "allowed"}  # of `manifests: cluster`, and the lists beside it
+    elsewhere |= {"policies"}  # keys of optional features
     assert set(ClusterSettings.__struct_fields__) - elsewhere <= set(ClusterDocument.__struct_fields__)
 
 
@@ -76,17 +49,6 @@ def test_disruption_is_set_per_cluster_and_checked(folder: Path) -> None:
     error = refusal(folder, WRITTEN + "    disruption: {settleSeconds: -1}\n")
     assert error.field == "clusters[0].disruption.settleSeconds"
     assert "must not be negative" in error.reason
-
-
-def test_spot_risk_is_set_per_cluster_and_checked(folder: Path) -> None:
-    assert not written(folder, WRITTEN).clusters[0].settings.spot_risk.is_on
-    (cluster,) = written(folder, WRITTEN + "    spotRisk: {mode: observe, mostPremium: 0.1}\n").clusters
-    assert cluster.settings.spot_risk == SpotRiskSettings("observe", 0.1)
-
-    error = refusal(folder, WRITTEN + "    spotRisk: {mode: always}\n")
-
-    assert error.field == "clusters[0].spotRisk.mode"
-    assert "off, observe, prefer" in error.reason
 
 
 def test_a_cluster_is_paused_by_one_line(folder: Path) -> None:

@@ -34,7 +34,7 @@ def rights(function: str, *, learns: bool) -> list[dict[str, Any]]:
         metrics_secret="",
         has_live_manifests=False,
         commitments=None,
-        learns_spot_risk=learns,
+        policies=("spot_risk",) if learns else (),
         ec2_principals=("ec2.amazonaws.com",),
     )
     return [statement.to_statement_json() for statement in getattr(permissions, function)(targets)]

@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from shiplap.aws import session
-from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence
+from shiplap.aws.policies.spot_risk_adapters import DynamoSpotEvidence
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.policies.policy_settings import chosen
 from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, DAY_S, EvidenceChange
 from shiplap.policies.spot_risk.risk_rates import RiskRates
-from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
+from shiplap.policies.spot_risk.spot_risk_settings import SpotRiskSettings
 from shiplap.records.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -46,7 +47,8 @@ def observing(live: LiveInstall, without: Collection[str] = ()) -> None:
     spot = msgspec.structs.replace(template, spec=msgspec.structs.replace(template.spec, requirements=tuple(rules)))
     pools = (msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, template=spot)),)
     manifests = msgspec.structs.replace(live.settings.manifests, node_pools=pools)
-    live.settings = msgspec.structs.replace(live.settings, manifests=manifests, spot_risk=SpotRiskSettings("observe"))
+    on = chosen(SpotRiskSettings("observe"))
+    live.settings = msgspec.structs.replace(live.settings, manifests=manifests, policies=on)
 
 
 def spot_list(snapshot: Snapshot, claim: PlannedClaim) -> list[Listed]:

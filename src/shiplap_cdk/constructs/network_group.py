@@ -82,7 +82,7 @@ class Common(NamedTuple):
             metrics_secret=self.document.otlp.headers_secret if self.document.otlp else "",
             has_live_manifests=any(cluster.document.reads_cluster for cluster in clusters),
             commitments=self.document.commitments,
-            learns_spot_risk=any(cluster.document.spot_risk.is_on for cluster in clusters),
+            policies=_sorted(name for cluster in clusters for name in cluster.settings.policies_on),
             ec2_principals=ec2_principals(self.document.region),
         )
 

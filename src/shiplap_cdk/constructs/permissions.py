@@ -25,11 +25,11 @@ from shiplap.aws.bucket import (
     STATUS_KEY,
 )
 from shiplap.aws.dynamodb import tables
-from shiplap.aws.dynamodb.spot_evidence import SPOT
 from shiplap.aws.instance_profiles import parameters_path
 from shiplap.policies.commitments.account_commitments import CommitmentSettings
 from shiplap_cdk.constructs.events import WorkQueue
 from shiplap_cdk.constructs.storage import InstallStorage
+from shiplap_cdk.policy_document import documents
 
 _EC2 = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}"
 _OURS = f"{_EC2}:{Aws.ACCOUNT_ID}"
@@ -52,7 +52,8 @@ class PolicyTargets(NamedTuple):
     of node roles that the stack makes, if any; `node_roles` are ARNs of others. Parameters, by name or ARN, are those
     that name images; keys, by id, ARN or alias, those of KMS that encrypt nodes' volumes; secrets, by ARN, those with
     kubeconfigs; `metrics_secret` is that with the headers for a collector of metrics, if any. `has_live_manifests` says
-    that some cluster's manifests are read from its API server, `learns_spot_risk` that one notes evidence about spot.
+    that some cluster's manifests are read from its API server, `policies` names the optional features that a
+    cluster has on.
     `commitments` is what is counted on of Savings Plans and Reserved Instances. `ec2_principals` are EC2's names as a
     service.
     """
@@ -73,7 +74,7 @@ class PolicyTargets(NamedTuple):
     metrics_secret: str
     has_live_manifests: bool
     commitments: CommitmentSettings | None
-    learns_spot_risk: bool
+    policies: tuple[str, ...]
     ec2_principals: tuple[str, ...]
 
 
@@ -110,7 +111,7 @@ def schedule(targets: PolicyTargets) -> Statements:
         *_metrics_headers(targets),
         *_clusters(targets),
         *_zonal_shifts(targets),
-        *_spot_evidence(targets),
+        *_policies(targets, "schedule"),
     ]
 
 
@@ -133,7 +134,7 @@ def lifecycle(targets: PolicyTargets) -> Statements:
         *_read_manifests(targets),
         _publish(targets),
         *_clusters(targets),
-        *_spot_evidence(targets),
+        *_policies(targets, "lifecycle"),
     ]
 
 
@@ -145,7 +146,7 @@ def interrupt(targets: PolicyTargets) -> Statements:
         *_state(targets, "GetItem", "PutItem", indexes=(tables.INSTANCE_ID_INDEX,)),
         *_read_manifests(targets),
         _publish(targets),
-        *_spot_evidence(targets),
+        *_policies(targets, "interrupt"),
     ]
 
 
@@ -508,12 +509,17 @@ def _capacity(targets: PolicyTargets, *actions: str) -> iam.PolicyStatement:
     return _allow("Capacity", [f"dynamodb:{action}" for action in actions], [targets.storage.capacity.table_arn])
 
 
-def _spot_evidence(targets: PolicyTargets) -> Statements:
-    """Evidence about spot is added to where it arises; `schedule` and `disrupt` read the table anyway."""
-    if not targets.learns_spot_risk:
-        return []
-    own = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [SPOT]}}
-    return [_allow("NoteSpotEvidence", ["dynamodb:UpdateItem"], [targets.storage.capacity.table_arn], own)]
+def _policies(targets: PolicyTargets, function: str) -> Statements:
+    """Return what optional features let a function do beside."""
+    tables_of = {"state": targets.storage.state, "capacity": targets.storage.capacity}
+    return [
+        _allow(
+            sid, actions, [tables_of[table].table_arn], {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [only]}}
+        )
+        for name, document in documents()
+        if name in targets.policies and function in document.functions
+        for sid, actions, table, only in document.grants()
+    ]
 
 
 def _publish(targets: PolicyTargets) -> iam.PolicyStatement:

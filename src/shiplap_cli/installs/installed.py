@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -44,9 +45,6 @@ from shiplap.policies.commitments.account_commitments import AccountCommitments
 from shiplap.policies.commitments.commitment_input import CommitmentInput, CommitmentsInUse
 from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_state
-from shiplap.policies.spot_risk.risk_evidence import OfferingEvidence
-from shiplap.policies.spot_risk.safer_offerings import KnownSpotRisk
-from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
 from shiplap.ports import CapacityStore, DecisionState
 from shiplap.scheduling.model.scheduling_plan import Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
@@ -61,6 +59,7 @@ from shiplap_cli.installs.find_install import (
     sole_cluster,
 )
 from shiplap_cli.output import progress
+from shiplap_cli.policy_views import views
 
 T = TypeVar("T")
 
@@ -118,7 +117,8 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
     inspected: InstallStatus = InstallStatus()
     joins: JoinHistory = JoinHistory()
     sleep_notes: SleepNotes = SleepNotes()
-    spot_evidence: tuple[OfferingEvidence, ...] = ()
+    policies_read: Mapping[str, Any] = {}
+    """What optional features have read, by the name of the feature."""
     commitments: AccountCommitments | None = None
 
     def snapshot(
@@ -143,7 +143,7 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
             self._sleep(settings, at),
             self._spending(state, claims, at),
             self._commitments(facts),
-            self._spot_risk(settings),
+            *(view.planning_input(settings, self.policies_read.get(name)) for name, view in views()),
         )
         return msgspec.structs.replace(made, policies=tuple(item for item in found if item is not None))
 
@@ -186,12 +186,6 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
         if self.state is None or self.settings is None or self.settings.commitments is None:
             return None
         return CommitmentInput(commitment_room(self.settings.commitments, self.commitments, self.cluster, facts))
-
-    def _spot_risk(self, settings: ClusterSettings) -> SpotRiskInput | None:
-        """Return how often spot offerings are interrupted; None where spot risk is off."""
-        if not settings.spot_risk.is_on:
-            return None
-        return SpotRiskInput(KnownSpotRisk(settings.spot_risk, settings.disruption.move_cost, self.spot_evidence))
 
     def _sleep(self, settings: ClusterSettings, at: float) -> SleepInput | None:
         """Return the sleep state by the install's settings and by the NodePools that are planned with."""
@@ -323,7 +317,7 @@ def _read_install(install: DeployedInstall, cluster: str, now: float, notes: lis
         inspected=read_or_note(notes, "statuses", "AWS is asked", install.inspected, InstallStatus()),
         joins=read_or_note(notes, "how nodes join", "none are kept off", lambda: joins.read(cluster), JoinHistory()),
         sleep_notes=notes_of_sleep,
-        spot_evidence=_read_evidence(install, mine, now, notes),
+        policies_read=_read_policies(install, mine, now, notes),
         commitments=_read_commitments(install, mine, notes),
     )
 
@@ -336,16 +330,22 @@ def _read_commitments(
     return read_or_note(notes, "commitments", _LISTED, lambda: install.commitments(mine.region), None)
 
 
-def _read_evidence(
+def _read_policies(
     install: DeployedInstall, mine: ClusterSettings | None, now: float, notes: list[str]
-) -> tuple[OfferingEvidence, ...]:
-    if mine is None or not mine.spot_risk.is_on:
-        return ()
-    from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence  # noqa: PLC0415 - files need no AWS
+) -> dict[str, Any]:
+    """Read what the optional features of a cluster need, by the name of the feature."""
+    if mine is None or not mine.policies_on:
+        return {}
+    from shiplap.aws.policy_adapters import PolicyResources, adapters_of  # noqa: PLC0415 - files need no AWS
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
-    store = DynamoSpotEvidence(client("dynamodb"), install.output("CapacityTable"))
-    return read_or_note(notes, "evidence about spot", "all spot has the prior risk", lambda: store.read(now), ())
+    tables = install.output("StateTable"), install.output("CapacityTable")
+    resources = PolicyResources(client, *tables, install.bucket, mine.region)
+    return {
+        name: read_or_note(notes, *view.unread, partial(view.read, adapters_of(name, resources), now), None)
+        for name, view in views()
+        if name in mine.policies_on
+    }
 
 
 def shifted_zones(installed: InstalledCluster, region: str) -> frozenset[str]:

@@ -21,7 +21,7 @@ from shiplap_cli.accounts.node_account import NodeAccount
 from shiplap_cli.accounts.pod_account import PodAccount
 from shiplap_cli.money import Money, dollars, estimate_mark, hourly_text
 from shiplap_cli.output import counted, grouped, plain_table, summary, titled_table
-from shiplap_cli.render.spot_risk_text import risk_text
+from shiplap_cli.policy_views import launch_remarks
 
 _ACCOUNTED = 50
 """Claims, told apart, whose lists and prices are accounted for on one page; `shiplap explain claim` does any."""
@@ -119,7 +119,7 @@ def _launch_lines(claims: Sequence[PlannedClaim], money: Money) -> list[Renderab
             for claim in claims
             if claim.relies_on_estimate
         ),
-        *((f"spot risk, {risk_text(claim.spot_risk)}", claim.name) for claim in claims if claim.spot_risk),
+        *((f"{name}, {text}", claim.name) for claim in claims for name, text in launch_remarks(claim)),
     ]
     lines = [
         Text.assemble(("! ", "yellow bold"), f"{summary(names, 2)}: {said}") for said, names in grouped(remarks).items()
@@ -190,8 +190,8 @@ def _claim_table(alike: Sequence[PlannedClaim], account: ClaimAccount | None, mo
         _row(table, "price", account.price)
         for cheaper in account.cheaper:
             _row(table, "not", cheaper)
-    if claim.spot_risk:
-        _row(table, "spot risk", risk_text(claim.spot_risk))
+    for name, text in launch_remarks(claim):
+        _row(table, name, text)
     if claim.relies_on_estimate:
         _row(table, "pilot", f"never measured: {summary(claim.relies_on_estimate)}")
     tier = f", tier {claim.tier}" if claim.tier else ""

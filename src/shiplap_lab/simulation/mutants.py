@@ -24,7 +24,6 @@ from shiplap.flows.policies.policy import DecisionFacts
 from shiplap.flows.schedule import launch, resume, schedule
 from shiplap.flows.sweep import sweep
 from shiplap.instances.capacity.learned_capacity import with_observation
-from shiplap.instances.offerings import spot_lists
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.policies.ceilings import ceiling_input
@@ -36,11 +35,11 @@ from shiplap.policies.ceilings.ledger import SpendingLedger, posted
 from shiplap.policies.commitments.commitment_ledger import CommitmentRoom
 from shiplap.policies.commitments.commitment_use import SharedUse
 from shiplap.policies.sleep import sleep_state
-from shiplap.policies.spot_risk import safer_offerings, spot_choices
 from shiplap.ports import BusEvent, FleetRequest
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.stores import FakeCapacity
+from shiplap_lab.policies.policy_plays import planted_in_policies
 from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedState
 
 Patch = tuple[Any, str, Any]
@@ -317,16 +316,6 @@ def _counts_alone() -> list[Patch]:
     return [(SharedUse, "of_others", lambda use, cluster, now: ())]  # noqa: ARG005
 
 
-def _prefers_without_bound() -> list[Patch]:
-    """Because of the risk, an offering may get all of a pool's spot nodes."""
-    return [(spot_choices, "most_of_pool", lambda spot_nodes: max(spot_nodes, 1))]
-
-
-def _leaves_no_choice() -> list[Patch]:
-    """Lists are shortened by their risk and their prices, however short they are."""
-    return [(safer_offerings, "LEAST_OFFERINGS", 1), (spot_lists, "LEAST_OFFERINGS", 1)]
-
-
 def _counts_plans_alone() -> list[Patch]:
     """A cluster counts on Savings Plans as if it were alone; Reserved Instances it shares."""
     room = commitment_inputs.commitment_room
@@ -400,8 +389,7 @@ MUTANTS: dict[str, Mutant] = {
     "keeps nothing for recovery": Mutant(_keeps_nothing_for_recovery, ("monthly-ceilings",)),
     "takes any for the cheapest": Mutant(_takes_any_for_the_cheapest, ("monthly-ceilings",)),
     "spends alone": Mutant(_spends_alone, ("monthly-ceilings",)),
-    "prefers without bound": Mutant(_prefers_without_bound, ("spot-risk",)),
-    "leaves no choice of spot": Mutant(_leaves_no_choice, ("spot-risk",)),
+    **{name: Mutant(*defect) for name, defect in planted_in_policies().items()},
     "ignores disruption budgets": Mutant(_ignores_budgets),
     "leaves nodes cordoned": Mutant(_leaves_taints),
     "tells of no instance": Mutant(_tells_of_no_instance),

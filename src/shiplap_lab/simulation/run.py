@@ -26,7 +26,7 @@ from shiplap.kubernetes.objects import Event, Pod, RawObject
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.shiplap_annotations import SLEEP
 from shiplap.policies.commitments.account_commitments import CommitmentSettings
-from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
+from shiplap.policies.policy_settings import chosen
 from shiplap.ports import BusEvent, FleetOverride, FleetRequest, Instance
 from shiplap.records.disruption_record import decided_again, read
 from shiplap.settings import ClusterSettings, Settings
@@ -38,6 +38,7 @@ from shiplap_lab.dev.player import may_wait, play_steps
 from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.judge.judge import Judge
 from shiplap_lab.judge.promises import Promise, Violation
+from shiplap_lab.policies.policy_plays import settings_of_policies
 from shiplap_lab.scenarios.scenario import (
     Constraint,
     Fault,
@@ -263,7 +264,7 @@ class Simulation:
             region=REGION,
             manifests=self._play.manifests[cluster.name],
             placement=self._placement,
-            spot_risk=SpotRiskSettings(self._play.scenario.spot_risk),
+            policies=chosen(*settings_of_policies(self._play.scenario)),
             vm_memory_overhead_percent=cluster.vm_memory_overhead_percent,
             reserved_enis=cluster.reserved_enis,
             prefix_delegation=cluster.prefix_delegation,

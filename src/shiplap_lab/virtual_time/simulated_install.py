@@ -28,9 +28,9 @@ from shiplap_lab.fakes.stores import (
     FakeManifests,
     FakeMemory,
     FakeRecorder,
-    FakeSpotEvidence,
     FakeStatus,
 )
+from shiplap_lab.policies.policy_plays import fake_ports, ports_of
 from shiplap_lab.virtual_time.checked_fakes import CheckedCluster, CheckedCompute, CheckedState, QueueTimers, RoutingBus
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
@@ -72,7 +72,7 @@ class SimulatedInstall:
         self.state = make_state(faults, loop.clock)
         self.capacity = FakeCapacity(faults)
         self.sleep = FakeSleep(faults)
-        self.spot_evidence = FakeSpotEvidence(faults)
+        self.policy_ports = fake_ports(faults)
         self.memory = FakeMemory(faults)
         self.status = FakeStatus(faults)
         self.catalog = FakeCatalog(sold, faults)
@@ -151,8 +151,8 @@ class SimulatedInstall:
                 snapshots=self.snapshots,
                 sleep=self.sleep,
                 commitments=self.commitments,
-                spot_evidence=self.spot_evidence if "spot_risk" in policies[name] else None,
                 policies=policies[name],
+                policy_ports=ports_of(self.policy_ports, policies[name]),
             )
 
 

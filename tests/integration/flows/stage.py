@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.flows import messages
 from shiplap.flows.context import FlowContext
@@ -46,7 +47,8 @@ from shiplap_lab.fakes.compute import FakeCompute, FakeHealth
 from shiplap_lab.fakes.faults import Crash, Faults
 from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeMeter, FakeTimers
 from shiplap_lab.fakes.state import FakeJoins, FakeSleep, FakeState
-from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeCommitments, FakeRecorder, FakeSpotEvidence
+from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeCommitments, FakeRecorder
+from shiplap_lab.policies.policy_plays import fake_ports, ports_of
 
 CLUSTER = "demo"
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
@@ -148,7 +150,7 @@ class Stage:
         self.joins = FakeJoins(self.faults) if beside is None else beside.joins
         self.sleep = FakeSleep(self.faults) if beside is None else beside.sleep
         self.commitments = FakeCommitments(faults=self.faults) if beside is None else beside.commitments
-        self.spot_evidence = FakeSpotEvidence(self.faults) if beside is None else beside.spot_evidence
+        self.policy_ports = fake_ports(self.faults) if beside is None else beside.policy_ports
         self.context = FlowContext(
             clock=self.clock,
             cluster=self.cluster,
@@ -177,6 +179,12 @@ class Stage:
             sold, NODE_CLASS, cluster_setting(self.settings, ()), resolved=None, learned=(), unavailable=()
         )
         self.types = {item.name: item for item in formula}
+
+    def with_policies(self) -> Stage:
+        """Let flows use the optional features that the settings switch on."""
+        on = self.settings.policies_on
+        self.context = replace(self.context, policies=on, policy_ports=ports_of(self.policy_ports, on))
+        return self
 
     # What users do
 

@@ -22,26 +22,26 @@ from shiplap.flows.install import EmfMeter
 from shiplap.flows.interrupt import entry as interrupt_entry
 from shiplap.flows.lifecycle.lifecycle import visit_claims
 from shiplap.flows.messages import NodeSeen
-from shiplap.flows.optional.optional_calls import DEAD_LETTERS, METRICS, MOST_LOST_S, PARTS, OptionalCalls, OptionalPart
+from shiplap.flows.optional.optional_calls import DEAD_LETTERS, METRICS, MOST_LOST_S, PARTS
 from shiplap.flows.otlp_push import OtlpPush
 from shiplap.flows.planning import decision_inputs
 from shiplap.flows.schedule import entry
 from shiplap.flows.shown_claims import show_claims
 from shiplap.flows.sweep.manifest_statuses import publish_statuses
-from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.commitments.account_commitments import CommitmentSettings
+from shiplap.policies.registry import POLICIES, flow_of
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.ports import Clock, DeadLetters
+from shiplap.ports import DeadLetters
 from shiplap.settings import OtlpSettings
-from shiplap_lab.fakes.bounded_calls import run_by
 from shiplap_lab.fakes.faults import Hang
-from shiplap_lab.fakes.signals import FakeClock, FakeDeadLetters
-from shiplap_lab.fakes.stores import FakeDryRuns, FakeMemory, FakeSnapshots, FakeStatus
-from tests.integration.flows import test_capacity_blocks, test_spot_risk, test_strangers
+from shiplap_lab.fakes.signals import FakeDeadLetters
+from shiplap_lab.fakes.stores import FakeSnapshots
+from tests.integration.flows import test_capacity_blocks, test_strangers
 from tests.integration.flows.disrupted import Disrupted, oversized
-from tests.integration.flows.leaving import first, warning
+from tests.integration.flows.hanging_plays import NotedCalls, Played, done, prepared, run_dry
+from tests.integration.flows.leaving import warning
 from tests.integration.flows.live_stage import LiveStage
-from tests.integration.flows.stage import ZONES, Stage
+from tests.integration.flows.stage import Stage
 from tests.integration.flows.test_shared_invocations import (
     Clusters,
     Context,
@@ -50,6 +50,7 @@ from tests.integration.flows.test_shared_invocations import (
     pending,
     records,
 )
+from tests.policy_parts import policy_parts
 
 REQUIRED = {
     "state.*": "a decision is made from table state and written to it: without it there is none",
@@ -58,53 +59,6 @@ REQUIRED = {
     "cluster.patch_node": "it closes the node of a decision; the transport and the cluster's turn bound it",
 }
 """Effects that may be refused, but not be left out after a while; with the reason."""
-
-Act = Callable[[], Any]
-
-
-class Played:
-    """A function that is about to run on a stage: `act` runs it and returns what of its work can be compared."""
-
-    def __init__(self, stage: Stage, act: Act) -> None:
-        self.stage, self.act = stage, act
-
-
-class NotedCalls(OptionalCalls):
-    """Optional calls that note their parts."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__(run_by(clock))
-        self.parts: set[str] = set()
-
-    def call(self, part: OptionalPart, scope: object, act: Callable[[], Any], clock: Clock) -> Any:
-        self.parts.add(part.name)
-        return super().call(part, scope, act, clock)
-
-
-def prepared(stage: Stage, act: Callable[[Stage], Any]) -> Played:
-    """The stage with all optional ports and budgets, after everything that goes before has happened."""
-    calls = NotedCalls(stage.clock)
-    stage.context = replace(
-        stage.context,
-        optional=calls,
-        status=stage.context.status or FakeStatus(stage.faults),
-        dry_runs=FakeDryRuns(stage.faults),
-        memory=stage.context.memory or FakeMemory(stage.faults),
-    )
-    stage.settings = replace(stage.settings, zonal_shift=True)
-    stage.faults.clear()
-    return Played(stage, lambda: act(stage))
-
-
-def run_dry(stage: Stage, instance_type: str, capacity_type: str) -> None:
-    """EC2 has nothing of a type any more."""
-    for zone in ZONES:
-        stage.compute.capacity[instance_type, zone, capacity_type] = 0
-
-
-def done(stage: Stage) -> list[tuple[str, str]]:
-    """The states of claims with their types, whatever their names."""
-    return sorted((claim.state, claim.known_instance.type) for claim in stage.claims())
 
 
 def scheduling() -> Played:
@@ -116,20 +70,6 @@ def scheduling() -> Played:
         if name.startswith("c7i-flex."):
             run_dry(stage, name, "on-demand")
     stage.settings = replace(stage.settings, commitments=CommitmentSettings(counted_by="eu-west-1/shiplap"))
-
-    def act(stage: Stage) -> Any:
-        report = stage.schedule()
-        return report.unfinished, len(report.launched), done(stage)
-
-    return prepared(stage, act)
-
-
-def spot_scheduling() -> Played:
-    """Spot is asked for, with evidence about it, and some of it is refused."""
-    stage = test_spot_risk.stage_with("observe", 2)
-    for name in stage.types:
-        if name.startswith("c7i"):
-            run_dry(stage, name, "spot")
 
     def act(stage: Stage) -> Any:
         report = stage.schedule()
@@ -260,20 +200,6 @@ def disrupting() -> Played:
     return prepared(stage, act)
 
 
-def interrupting() -> Played:
-    """Spot takes an instance back."""
-    stage = test_spot_risk.stage_with("observe", 1)
-    stage.play_on()
-    _, instance = first(stage)
-    body = warning(stage, instance.id)
-
-    def act(stage: Stage) -> Any:
-        stage.interrupt(body)
-        return done(stage)
-
-    return prepared(stage, act)
-
-
 def showing() -> Played:
     """NodeClaim objects and statuses of live manifests follow a launch and a join."""
     stage = LiveStage()
@@ -297,7 +223,6 @@ STORIES: dict[str, Callable[[], Played]] = {
     story.__name__: story
     for story in (
         scheduling,
-        spot_scheduling,
         launching_together,
         sweeping,
         sweeping_sleep,
@@ -307,8 +232,8 @@ STORIES: dict[str, Callable[[], Played]] = {
         joining,
         giving_up,
         disrupting,
-        interrupting,
         showing,
+        *(story for module in policy_parts("integration.flows", "hanging") for story in module.STORIES),
     )
 }
 
@@ -381,13 +306,13 @@ def test_each_part_hangs_in_some_story() -> None:
         assert isinstance(told.stage.context.optional, NotedCalls)
         parts |= told.stage.context.optional.parts
     of_the_install = {METRICS.name, DEAD_LETTERS.name}
-    assert parts | of_the_install == {part.name for part in PARTS}
+    of_policies = {port.part.name for entry in POLICIES for port in flow_of(entry.name).ports}
+    assert parts | of_the_install == {part.name for part in PARTS} | of_policies
 
 
 def test_a_story_is_about_the_work_of_its_function() -> None:
     assert played("scheduling", {})[0][1] == 1  # type: ignore[index]
     assert played("joining", {})[0][:2] == (1, 1)  # type: ignore[index]
-    assert ClaimState.DRAINING in str(played("interrupting", {})[0])
 
 
 class HangingInstall(SharedInstall):

@@ -9,56 +9,18 @@ from msgspec.structs import replace
 
 from shiplap.errors import StoreThrottled
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, DAY_S, EvidenceChange, OfferingEvidence
-from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
+from shiplap.policies.spot_risk.risk_evidence import OfferingEvidence
 from shiplap.ports import FleetRequest
 from shiplap.records import scheduling_record as records
 from shiplap.scheduling.planner import plan
-from shiplap_lab.fakes.stores import FakeCatalog
 from tests.integration.flows.leaving import REBALANCE, claim_now, first, play_out, warning
-from tests.integration.flows.stage import ZONES, Stage, catalog, pool
-
-ANY_SPOT = (pool("any", ("c7i", "c7i-flex", "m6i", "r6i"), capacity_types=("spot", "on-demand")),)
-ZONE_IDS = {zone: f"euw1-az{number}" for number, zone in enumerate(ZONES, 1)}
-ZONE_OF = {zone_id: zone for zone, zone_id in ZONE_IDS.items()}
-A_MONTH = (90.0,) * DAY_PARTS
-
-
-def stage_with(mode: str, pods: int = 0, **size: str) -> Stage:
-    """A stage with spot and `spotRisk`; prices of all types are near to each other."""
-    stage = Stage(ANY_SPOT, spot=True)
-    stage.clock.advance(86_400.0 - stage.clock.now() % 86_400.0 + 3_000.0)
-    sold = catalog(spot=True)
-    sizes = {"large": 1.0, "xlarge": 2.2, "2xlarge": 5.0}
-    near = {
-        name: replace(price, on_demand=sizes[name.partition(".")[2]] + place / 1000)
-        for place, (name, price) in enumerate(sorted(sold.prices.items()))
-    }
-    sold = replace(sold, zone_ids=ZONE_IDS, prices=near)
-    stage.settings = replace(stage.settings, spot_risk=SpotRiskSettings(mode))
-    on = stage.spot_evidence if mode != "off" else None
-    policies = stage.settings.policies_on
-    stage.context = replace(stage.context, spot_evidence=on, policies=policies, catalog=FakeCatalog(sold, stage.faults))
-    if pods:
-        stage.add_pods(pods, **{"cpu": "500m", "memory": "1Gi", **size})
-    return stage
-
-
-def feared(stage: Stage, *offerings: tuple[str, str]) -> None:
-    """Much evidence, calm everywhere but for these (type, zone id)."""
-    now = stage.clock.now()
-    for name in sorted(stage.types):
-        for zone_id in ZONE_OF:
-            often = 5 if (name, zone_id) in offerings else 0
-            for _ in range(20):
-                hours = EvidenceChange(zone_id=zone_id, instance_type=name, at=now, node_hours=A_MONTH)
-                stage.spot_evidence.add([hours])
-            stage.spot_evidence.add([EvidenceChange(zone_id=zone_id, instance_type=name, at=now, refusals=1)])
-            for part in range(DAY_PARTS):  # one by one: what comes together tells less
-                at = now - part * DAY_S / DAY_PARTS
-                stage.spot_evidence.add(
-                    [EvidenceChange(zone_id=zone_id, instance_type=name, at=at, interruptions=often)]
-                )
+from tests.integration.flows.spot_risk_stage import (
+    ZONE_OF,
+    evidence_of,
+    feared,
+    stage_with,
+)
+from tests.integration.flows.stage import Stage
 
 
 def asked(stage: Stage) -> list[FleetRequest]:
@@ -70,12 +32,12 @@ def offered(request: FleetRequest) -> set[str]:
 
 
 def evidence(stage: Stage) -> tuple[OfferingEvidence, ...]:
-    return stage.spot_evidence.read(stage.clock.now())
+    return evidence_of(stage).read(stage.clock.now())
 
 
 def test_off_neither_reads_nor_writes_nor_changes_anything() -> None:
     plain, off = stage_with("off"), stage_with("off")
-    plain.settings = replace(plain.settings, spot_risk=SpotRiskSettings())
+    plain.settings = replace(plain.settings, policies=())
     for stage in (plain, off):
         stage.add_pods(3)
         stage.play_on()

@@ -9,12 +9,10 @@ import pytest
 
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.join_log import DynamoJoins
-from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.errors import StoreThrottled
 from shiplap.instances.offerings.unavailability import FIRST_WAIT_S
-from shiplap.policies.spot_risk.risk_evidence import EvidenceChange
 from shiplap.ports import FUTILE_FOR_S, OfferingFailure, Refusals
 from shiplap.ports.state import ADDRESSES_S, MISSED_FOR_S, PROVEN_FOR_S, REFUSED_FOR_S
 
@@ -120,14 +118,8 @@ HOUR_S, DAY_S = 3600, 24 * 3600
         (lambda table: DynamoCapacity(table, "capacity").acquire_pilot("ami", "m5.large", "k", "us", NOW), HOUR_S / 4),
         (lambda table: DynamoJoins(table, "state").failed("demo", "ami", "m5.large", NOW - 60, NOW), 30 * DAY_S),
         (lambda table: DynamoJoins(table, "state").initialized("demo", "pool", [60.0], NOW), 30 * DAY_S),
-        (
-            lambda table: DynamoSpotEvidence(table, "capacity").add(
-                [EvidenceChange(zone_id="euw1-az1", instance_type="m5.large", at=NOW, interruptions=1)]
-            ),
-            365 * DAY_S,
-        ),
     ],
-    ids=["reservation", "offering", "pilot", "failed joins", "joins", "spot evidence"],
+    ids=["reservation", "offering", "pilot", "failed joins", "joins"],
 )
 def test_what_is_written_for_a_while_outlives_it_by_a_second(write: Callable[[Any], object], lasts_s: float) -> None:
     table = Table()

@@ -13,7 +13,6 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from shiplap.aws import tags
 from shiplap.aws.dynamodb.items import get, get_all, query, scan, text
 from shiplap.aws.dynamodb.join_log import DynamoJoins
-from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence
 from shiplap.aws.ec2.ec2_compute import Ec2Compute, images
 from shiplap.errors import AwsError
 from shiplap.kubernetes.objects import ObjectMeta
@@ -232,11 +231,7 @@ def test_a_global_index_is_not_asked_for_what_it_cannot_give() -> None:
     assert table.consistent == [False]
 
 
-def test_evidence_is_read_at_half_the_price_and_what_decides_on_nodes_is_not() -> None:
-    """Evidence that is a second old misleads nobody."""
-    evidence: Any = Table(0)
-    assert DynamoSpotEvidence(evidence, "table").counted_days("demo") == {}
-    assert evidence.consistent == [False]
+def test_what_decides_on_nodes_is_read_consistently() -> None:
     joins: Any = Table(0)
     DynamoJoins(joins, "table").read("demo")
     assert joins.consistent == [True]

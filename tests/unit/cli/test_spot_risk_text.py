@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from shiplap.scheduling.model.scheduling_plan import OfferingRisk, RiskOfLaunch
-from shiplap_cli.render.spot_risk_text import risk_text
+from shiplap_cli.policies.spot_risk_view import risk_text
 
 
 @pytest.mark.parametrize(("observed", "words"), [(True, "would be left out"), (False, "left out")])

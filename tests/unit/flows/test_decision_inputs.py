@@ -36,8 +36,6 @@ from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import CapacityBuffer, EC2NodeClass, Manifests, NodeOverlay
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim, PodReference
 from shiplap.manifests.scheduler_config import PodTopologySpread
-from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
-from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
 from shiplap.ports import OfferingFailure
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap_lab.fakes.stores import FakeStatus
@@ -427,12 +425,6 @@ class TestSnapshot:
         assert [node.metadata.name for node in seen.view.nodes] == ["n"]
         assert seen.missed_pods == {"uid-m"}
         assert (seen.standalone_claims, seen.policies) == ((), ())
-        risk = SpotRiskSettings("observe")
-        stage.settings = replace(stage.settings, spot_risk=risk)
-        (policy,) = snapshot(stage).policies
-        assert isinstance(policy, SpotRiskInput)
-        found = policy.known
-        assert (found.settings, found.move_cost) == (risk, stage.settings.disruption.move_cost)
 
 
 class TestInspected:

@@ -17,7 +17,6 @@ from shiplap.flows.install import Install, Lazy
 from shiplap.flows.otlp_push import OtlpPush
 from shiplap.flows.turns import ThreadPerProbe
 from shiplap.flows.watch import watch
-from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap.settings import ClusterSettings, OtlpSettings, ResourceNames, Settings
 from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.integration.flows.stage import CLUSTER, Stage
@@ -32,7 +31,6 @@ CLUSTERS = (
         region="us-east-1",
         endpoint="https://green.example",
         token="t",
-        spot_risk=SpotRiskSettings("observe"),
     ),
 )
 
@@ -162,7 +160,6 @@ PORTS = {
     "health": ("ailing", {("ec2", "us-east-1")}),
     "sleep": ("read", {("dynamodb",)}),
     "commitments": ("load", {("s3",)}),
-    "spot_evidence": ("read", {("dynamodb",)}),
 }
 
 
@@ -190,11 +187,6 @@ def test_clients_that_are_seldom_needed_are_of_the_clusters_region(
     for name in others:
         given[name]()
     assert clients == [(service, "us-east-1") for service in others.values()]
-
-
-def test_evidence_about_spot_has_no_port_where_spot_risk_is_off(clients: list[tuple[str, ...]]) -> None:
-    assert made().context(CLUSTERS[0]).spot_evidence is None
-    assert clients == []
 
 
 def test_what_aws_shows_of_commitments_is_asked_of_their_region(clients: list[tuple[str, ...]]) -> None:

@@ -10,12 +10,12 @@ from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence
 from shiplap.policies.spot_risk.risk_rates import RiskRates
 from shiplap.policies.spot_risk.safer_offerings import (
     SpotOffering,
-    SpotRiskSettings,
     exposure_micros,
     most_of_pool,
     premium_micros,
     risk_of_launch,
 )
+from shiplap.policies.spot_risk.spot_risk_settings import SpotRiskSettings
 from shiplap.scheduling.model.scheduling_plan import RiskOfLaunch
 
 PREFER = SpotRiskSettings("prefer")

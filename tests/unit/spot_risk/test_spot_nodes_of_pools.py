@@ -11,9 +11,10 @@ from shiplap.kubernetes.objects import Node
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence, sorted_evidence
-from shiplap.policies.spot_risk.safer_offerings import KnownSpotRisk, SpotRiskSettings, most_of_pool
+from shiplap.policies.spot_risk.safer_offerings import KnownSpotRisk, most_of_pool
 from shiplap.policies.spot_risk.spot_choices import _spot_nodes
 from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
+from shiplap.policies.spot_risk.spot_risk_settings import SpotRiskSettings
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.planner import plan
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type

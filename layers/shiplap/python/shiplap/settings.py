@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import resources
+from typing import TypeVar
 
 import msgspec
 
@@ -19,8 +20,11 @@ from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.policies.ceilings.ceilings import Ceiling
 from shiplap.policies.commitments.account_commitments import CommitmentSettings
+from shiplap.policies.policy_settings import ChosenPolicy
+from shiplap.policies.registry import POLICIES
 from shiplap.policies.sleep.sleep_settings import SleepSettings
-from shiplap.policies.spot_risk.safer_offerings import SpotRiskSettings
+
+S = TypeVar("S")
 
 IMPROVE_S = 1.0
 """Effort that a decision spends on cheaper nodes where nothing else is said, in seconds of a server core."""
@@ -140,8 +144,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     sleep: SleepSettings | None = None
     """What sleeps when; None for nothing."""
 
-    spot_risk: SpotRiskSettings = SpotRiskSettings()
-    """What follows from how often spot takes instances back."""
+    policies: tuple[ChosenPolicy, ...] = ()
+    """The settings of optional features (`policies.policy_settings.chosen`)."""
 
     ceilings: tuple[Ceiling, ...] = ()
     """Ceilings in dollars of the cluster, its NodePools and namespaces."""
@@ -159,9 +163,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
             "commitments": self.commitments is not None,
             "sleep": self.sleep is not None,
             "ceilings": self.has_ceilings,
-            "spot_risk": self.spot_risk.is_on,
+            **{item.name: item.settings.is_on for item in self.policies},
         }
-        return tuple(name for name, is_on in on.items() if is_on)
+        return tuple(entry.name for entry in POLICIES if on.get(entry.name))
+
+    def policy(self, kind: type[S]) -> S | None:
+        """Return the settings of an optional feature, by their class; None if the cluster has none."""
+        return next((item.settings for item in self.policies if isinstance(item.settings, kind)), None)
 
     @property
     def has_ceilings(self) -> bool:

@@ -17,6 +17,7 @@ from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import facts, pilot_holder
 from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import INSTANCE_NAMES
+from shiplap.flows.policies.active import needs_zone_ids
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, LaunchedInstance, NodeClaim
@@ -84,7 +85,7 @@ def assign_instances(
     moves = []
     for claim, instance in zip(claims, instances, strict=False):
         changes = _launch_changes(claim, instance, types.get(instance.instance_type))
-        if context.spot_evidence is not None:
+        if needs_zone_ids(context):
             _add_zone_id(changes, instance, types.get(instance.instance_type))
         changes |= {"changed_at": now, "deadline_at": now + attempt.patience_s(claim.plan.node_pool)}
         moves.append(Move(claim, ClaimState.LAUNCHED, changes))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import msgspec
 
 from shiplap.errors import ShiplapError
 from shiplap.flows.optional.optional_calls import EVENTS, TIMERS, OptionalCalls, OptionalPart, Port
+from shiplap.flows.optional.policy_port import P, PolicyPort
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import (
@@ -30,7 +32,6 @@ from shiplap.ports import (
     Meter,
     SleepStore,
     SnapshotStore,
-    SpotEvidenceStore,
     StateStore,
     StatusStore,
     Timers,
@@ -104,18 +105,23 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     commitments: CommitmentStore | None = None
     """The account's commitments in the cluster's Region."""
 
-    spot_evidence: SpotEvidenceStore | None = None
-    """What is known of spot interruptions; None where `spotRisk` is off, too."""
-
     optional: OptionalCalls | None = None
     """Bounds calls that no decision needs; without it nothing is bounded."""
 
     policies: tuple[str, ...] = ()
     """Names of the optional features that are on, in the order of the registry."""
 
+    policy_ports: Mapping[str, object] = {}
+    """Ports of optional features, by the names of their `PolicyPort`."""
+
     def within(self, part: OptionalPart, port: Port) -> Port:
         """A port of this context, for calls that no decision waits for longer than the part may last."""
         return port if self.optional is None else self.optional.within(part, port, self.clock)
+
+    def policy_port(self, key: PolicyPort[P]) -> P | None:
+        """Return a port of an optional feature, its calls bounded; None where the feature is off."""
+        port = self.policy_ports.get(key.name)
+        return None if port is None else self.within(key.part, cast("P", port))
 
     def publish(self, *events: BusEvent) -> None:
         """Publish, but go on when the bus refuses: events inform others, and the sweep makes up for a lost hint."""

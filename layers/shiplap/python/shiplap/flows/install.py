@@ -21,6 +21,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from shiplap import settings as settings_module
+from shiplap.aws.policy_adapters import PolicyResources, adapters_of
 from shiplap.aws.session import client, credentials, hurried_client
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
@@ -49,7 +50,6 @@ from shiplap.ports import (
     NodeIdentities,
     SleepStore,
     SnapshotStore,
-    SpotEvidenceStore,
     StateStore,
     StatusStore,
     Timers,
@@ -310,10 +310,17 @@ class Install:
             memory=lazily(lambda: self.memory),
             sleep=lazily(self._sleep),
             commitments=lazily(lambda: self._commitments(cluster.region)),
-            spot_evidence=lazily(self._spot_evidence) if cluster.spot_risk.is_on else None,
             optional=self.optional,
             policies=cluster.policies_on,
+            policy_ports=self._policy_ports(cluster),
         )
+
+    def _policy_ports(self, cluster: ClusterSettings) -> Mapping[str, object]:
+        """Return the ports of the optional features that are on."""
+        names = self._names
+        resources = PolicyResources(client, names.state_table, names.capacity_table, names.bucket, cluster.region)
+        made = (adapters_of(policy, resources) for policy in cluster.policies_on)
+        return {port: lazily(make) for ports in made for port, make in ports.items()}
 
     def _cluster(self, cluster: ClusterSettings) -> ClusterApi:
         from shiplap.cluster.list_pages import page_bytes_of  # noqa: PLC0415 - see the module's docstring
@@ -413,11 +420,6 @@ class Install:
         from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415
 
         return DynamoCapacity(client("dynamodb"), self._names.capacity_table)
-
-    def _spot_evidence(self) -> SpotEvidenceStore:
-        from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence  # noqa: PLC0415
-
-        return DynamoSpotEvidence(client("dynamodb"), self._names.capacity_table)
 
     def _bus(self) -> EventBus:
         from shiplap.aws.bus import EventBridgeBus  # noqa: PLC0415

@@ -72,7 +72,6 @@ from shiplap.ports.stores import (
     MemoryStore,
     SleepStore,
     SnapshotStore,
-    SpotEvidenceStore,
     StatusStore,
 )
 
@@ -128,7 +127,6 @@ __all__ = [
     "Refusals",
     "SleepStore",
     "SnapshotStore",
-    "SpotEvidenceStore",
     "StateStore",
     "StatusStore",
     "Taken",

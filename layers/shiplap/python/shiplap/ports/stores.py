@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from shiplap.disruption.commands import Decision
@@ -14,7 +14,6 @@ from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.policies.commitments.account_commitments import AccountCommitments
 from shiplap.policies.sleep.sleep_state import SleepNotes
-from shiplap.policies.spot_risk.risk_evidence import EvidenceChange, OfferingEvidence
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 
@@ -59,25 +58,6 @@ class CapacityStore(KnownCapacity, Protocol):
         ...
 
     def release_pilot(self, ami: str, instance_type: str, kubelet_hash: str, holder: str) -> None: ...
-
-
-class SpotEvidenceStore(Protocol):
-    """Evidence about spot in table `capacity`, shared by all clusters of the account."""
-
-    def read(self, now: float) -> tuple[OfferingEvidence, ...]:
-        """Read all of it in weights of `now`, epoch seconds, sorted by zone id and type; it may lag by a second."""
-        ...
-
-    def counted_days(self, cluster: str) -> Mapping[tuple[str, str], int]:
-        """Read the last day, in days since 1970, that was added for a cluster, by zone id and type."""
-        ...
-
-    def add(self, changes: Sequence[EvidenceChange], cluster: str = "", day: int = 0) -> bool:
-        """Add changes of one offering; whether they were added.
-
-        With a cluster, they are all of its hours of a day (since 1970): nothing is added for that day again.
-        """
-        ...
 
 
 class CatalogStore(Protocol):

@@ -1,6 +1,6 @@
 """Table `capacity`: learned capacity by (AMI, instance type, kubelet settings) of the account, and leases of pilots.
 
-Evidence about spot has a partition of its own there (`spot_evidence`).
+Partitions that begin with `@` hold what optional features keep there; ids of AMIs begin with letters.
 
 An entry is replaced as a whole, on the condition that it still has the version that was read. A second writer reads it
 again and adds to it, so that concurrent observers lose nothing.
@@ -29,7 +29,6 @@ from shiplap.aws.dynamodb.items import (
     scan,
     text,
 )
-from shiplap.aws.dynamodb.spot_evidence import SPOT
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.failures import CONDITION_FAILED, Sleep, attempts, code_of, store_errors
 from shiplap.errors import StoreError, StoreThrottled
@@ -39,6 +38,9 @@ from shiplap.ports import PILOT_LEASE_S
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
+
+_OTHER = "@"
+"""Partitions of optional features begin with this."""
 
 PILOT = "PILOT#"
 """What the sort key of a lease begins with; no instance type has capitals."""
@@ -137,7 +139,7 @@ def _pilot(instance_type: str, kubelet_hash: str) -> str:
 
 
 def _is_learned(item: Item) -> bool:
-    return not _is_pilot(item) and item["ami"]["S"] != SPOT
+    return not _is_pilot(item) and not item["ami"]["S"].startswith(_OTHER)
 
 
 def _is_pilot(item: Item) -> bool:

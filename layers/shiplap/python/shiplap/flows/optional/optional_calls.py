@@ -78,7 +78,6 @@ SICK_INSTANCES = OptionalPart("status checks", AwsUnavailable, call_s=5.0)
 SLEEP = OptionalPart("notes of sleep")
 SNAPSHOTS = OptionalPart("snapshots of pods", call_s=5.0)
 """Of 100,000 pods it has 10 MB. Without it the pods are listed."""
-SPOT_EVIDENCE = OptionalPart("evidence about spot")
 STEERED_PODS = OptionalPart("nominated pods", ClusterUnreachable, budget_s=15.0)
 """A node of 110 pods is a request each."""
 TIMERS = OptionalPart("timers", budget_s=20.0)

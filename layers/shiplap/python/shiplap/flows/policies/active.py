@@ -141,6 +141,11 @@ def ended(claim: NodeClaim, context: FlowContext) -> None:
         flow_of(name).ended(claim, context)
 
 
+def needs_zone_ids(context: FlowContext) -> bool:
+    """True if a policy has to know the zone ids of nodes."""
+    return any(flow_of(name).needs_zone_ids for name in context.policies)
+
+
 def refused(failures: Iterable[OfferingFailure], types: Mapping[str, InstanceType], context: FlowContext) -> None:
     """Let policies know of offerings that EC2 would not give."""
     failures = tuple(failures)

@@ -7,7 +7,7 @@ What it cannot read or write never keeps pods waiting: the flows count that, log
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from shiplap.disruption.commands import Decision, DisruptionProposal, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionInput
 from shiplap.flows.context import FlowContext, TypesFor
 from shiplap.flows.function_install import FunctionInstall
+from shiplap.flows.optional.policy_port import PolicyPort
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.readiness.joins import JoinHistory
@@ -60,12 +61,14 @@ class SweptFacts(msgspec.Struct, frozen=True):
 
 
 class Policy:
-    """One optional feature. Each method that a feature does not override does nothing.
-
-    `reason` is the one by which it removes nodes, if it removes any.
-    """
+    """One optional feature. Each method that a feature does not override does nothing."""
 
     reason: ClassVar[Reason | None] = None
+    """The reason by which the feature removes nodes, if it removes any."""
+    ports: ClassVar[tuple[PolicyPort[Any], ...]] = ()
+    """The ports that the feature uses alone."""
+    needs_zone_ids: ClassVar[bool] = False
+    """True if the feature has to know in which zone of AWS a node runs."""
 
     def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
         self.settings, self.context = settings, context

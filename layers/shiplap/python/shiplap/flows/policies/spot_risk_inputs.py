@@ -12,14 +12,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
-from shiplap.flows.optional.optional_calls import SPOT_EVIDENCE
+from shiplap.flows.optional.optional_calls import OptionalPart
+from shiplap.flows.optional.policy_port import PolicyPort
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import FINAL, NodeClaim
+from shiplap.policies.spot_risk.evidence_store import SpotEvidenceStore
 from shiplap.policies.spot_risk.risk_evidence import DAY_S, EvidenceChange, OfferingEvidence, hours_by_part
 from shiplap.ports import OfferingFailure
 
 _LOG = logging.getLogger(__name__)
+
+SPOT_EVIDENCE = PolicyPort[SpotEvidenceStore]("spot_evidence", OptionalPart("evidence about spot"))
+"""The port to the evidence of the account."""
 
 
 _COUNTING_S = 3600.0
@@ -52,7 +57,7 @@ def record_refusals(
     failures: Iterable[OfferingFailure], types: Mapping[str, InstanceType], context: FlowContext
 ) -> None:
     """EC2 had no spot capacity for these offerings."""
-    if context.spot_evidence is None:
+    if context.policy_port(SPOT_EVIDENCE) is None:
         return
     now = context.clock.now()
     refused = {
@@ -69,8 +74,8 @@ def record_refusals(
 
 def count_day(claims: Iterable[NodeClaim], cluster: str, context: FlowContext) -> None:
     """Add the hours that running nodes lived yesterday, once for each cluster, day and offering."""
-    now = context.clock.now()
-    if context.spot_evidence is None or now % _COUNTING_S > _SWEEPS_S:
+    now, store = context.clock.now(), context.policy_port(SPOT_EVIDENCE)
+    if store is None or now % _COUNTING_S > _SWEEPS_S:
         return
     today = now // DAY_S * DAY_S
     changes: dict[tuple[str, str], list[EvidenceChange]] = {}
@@ -80,7 +85,7 @@ def count_day(claims: Iterable[NodeClaim], cluster: str, context: FlowContext) -
             key = (claim.known_instance.zone_id, claim.known_instance.type)
             changes.setdefault(key, []).append(_change(claim, today, node_hours=hours))
     try:
-        counted = context.within(SPOT_EVIDENCE, context.spot_evidence).counted_days(cluster) if changes else {}
+        counted = store.counted_days(cluster) if changes else {}
     except StoreError as error:
         _report(error, context)
         return
@@ -92,10 +97,11 @@ def count_day(claims: Iterable[NodeClaim], cluster: str, context: FlowContext) -
 
 def read_evidence(context: FlowContext) -> tuple[OfferingEvidence, ...]:
     """All evidence of the account; none where it cannot be read: that must not keep pods waiting."""
-    if context.spot_evidence is None:
+    store = context.policy_port(SPOT_EVIDENCE)
+    if store is None:
         return ()
     try:
-        return context.within(SPOT_EVIDENCE, context.spot_evidence).read(context.clock.now())
+        return store.read(context.clock.now())
     except StoreError as error:
         context.meter.count("SpotEvidenceNotRead")
         _LOG.warning("evidence about spot not read, all offerings have the prior risk: %s", error)
@@ -121,15 +127,16 @@ def _change(
 
 
 def _add(claim: NodeClaim, context: FlowContext, change: Callable[[float], EvidenceChange]) -> None:
-    if context.spot_evidence is not None and _is_spot(claim):
+    if context.policy_port(SPOT_EVIDENCE) is not None and _is_spot(claim):
         _write([change(context.clock.now())], context)
 
 
 def _write(changes: Sequence[EvidenceChange], context: FlowContext, cluster: str = "", day: int = 0) -> None:
-    if context.spot_evidence is None or not any(change.weighted() for change in changes):
+    store = context.policy_port(SPOT_EVIDENCE)
+    if store is None or not any(change.weighted() for change in changes):
         return
     try:
-        context.within(SPOT_EVIDENCE, context.spot_evidence).add(changes, cluster, day)
+        store.add(changes, cluster, day)
     except StoreError as error:
         _report(error, context)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from shiplap.flows.context import FlowContext
 from shiplap.flows.policies.policy import DecisionFacts, Policy, SweptFacts
 from shiplap.flows.policies.spot_risk_inputs import (
+    SPOT_EVIDENCE,
     count_day,
     read_evidence,
     record_end,
@@ -19,12 +20,16 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.spot_risk.risk_evidence import OfferingEvidence
 from shiplap.policies.spot_risk.safer_offerings import KnownSpotRisk
 from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
+from shiplap.policies.spot_risk.spot_risk_settings import SpotRiskSettings
 from shiplap.ports import OfferingFailure
 from shiplap.settings import ClusterSettings
 
 
 class SpotRiskPolicy(Policy):
     """The risk of spot: evidence is collected, read once per invocation, and weighed by plans."""
+
+    ports = (SPOT_EVIDENCE,)
+    needs_zone_ids = True
 
     def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
         super().__init__(settings, context)
@@ -36,7 +41,8 @@ class SpotRiskPolicy(Policy):
 
     def planning_input(self, facts: DecisionFacts) -> SpotRiskInput:  # noqa: ARG002 - evidence is all that plans need
         """Return the evidence, and what a move of a pod costs."""
-        return SpotRiskInput(KnownSpotRisk(self.settings.spot_risk, self.settings.disruption.move_cost, self._evidence))
+        settings = self.settings.policy(SpotRiskSettings) or SpotRiskSettings()
+        return SpotRiskInput(KnownSpotRisk(settings, self.settings.disruption.move_cost, self._evidence))
 
     def sweep(self, facts: SweptFacts) -> None:
         """Add what spot nodes lived yesterday to the evidence."""

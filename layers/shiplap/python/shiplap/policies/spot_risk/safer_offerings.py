@@ -8,13 +8,14 @@ a dollar.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from shiplap.instances.offerings.spot_lists import LEAST_OFFERINGS, LEAST_ZONES
 from shiplap.policies.spot_risk.risk_evidence import OfferingEvidence
 from shiplap.policies.spot_risk.risk_rates import RiskRates
+from shiplap.policies.spot_risk.spot_risk_settings import SpotRiskSettings
 from shiplap.scheduling.model.scheduling_plan import OfferingRisk, RiskOfLaunch
 
 MOST_SHARE_PER_CENT = 30
@@ -34,25 +35,6 @@ has given before."""
 
 BOOT_S = 180
 """Seconds for which a node that takes over from an interrupted one is paid for before pods run on it."""
-
-
-class SpotRiskSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """`spotRisk` in shiplap.yaml: `mode` off|observe|prefer, and the premium's largest share of a price, a fraction."""
-
-    mode: str = "off"
-    most_premium: float = 0.15
-
-    @property
-    def is_on(self) -> bool:
-        """True if evidence is collected and read."""
-        return self.mode in ("observe", "prefer")
-
-    def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Invalid settings: the field as written, and the reason."""
-        if self.mode not in ("off", "observe", "prefer"):
-            yield ("mode",), f"{self.mode!r} is not one of off, observe, prefer"
-        if not 0 <= self.most_premium <= 1:
-            yield ("mostPremium",), f"{self.most_premium:g} must be at least 0 and at most 1, such as 0.15 for 15 %"
 
 
 class KnownSpotRisk(msgspec.Struct, frozen=True, omit_defaults=True):

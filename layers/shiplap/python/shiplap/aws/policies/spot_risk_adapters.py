@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 from shiplap.aws.dynamodb.items import Item, expiry, query, text
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.failures import CONDITION_FAILED, code_of, store_errors
+from shiplap.aws.policy_adapters import MakePorts, PolicyResources
 from shiplap.policies.spot_risk.risk_evidence import (
     EvidenceChange,
     OfferingEvidence,
@@ -26,6 +27,12 @@ from shiplap.policies.spot_risk.risk_evidence import (
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
+
+
+def adapters(resources: PolicyResources) -> MakePorts:
+    """Return how to make the port to evidence about spot."""
+    return {"spot_evidence": lambda: DynamoSpotEvidence(resources.client("dynamodb"), resources.capacity_table)}
+
 
 SPOT = "@spot"
 """The partition; ids of AMIs begin with letters."""

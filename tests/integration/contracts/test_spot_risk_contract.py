@@ -8,11 +8,11 @@ import pytest
 
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
-from shiplap.aws.dynamodb.spot_evidence import SPOT, DynamoSpotEvidence, day_mark
+from shiplap.aws.policies.spot_risk_adapters import SPOT, DynamoSpotEvidence, day_mark
 from shiplap.errors import StoreError
+from shiplap.policies.spot_risk.evidence_store import SpotEvidenceStore
 from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, EvidenceChange, day_part
-from shiplap.ports import SpotEvidenceStore
-from shiplap_lab.fakes.stores import FakeSpotEvidence
+from shiplap_lab.policies.spot_risk_fakes import FakeSpotEvidence
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, dynamodb_client, make_client
 
 NOW = 1_790_000_000.0

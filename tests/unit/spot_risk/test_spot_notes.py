@@ -23,7 +23,7 @@ from shiplap.policies.spot_risk.risk_evidence import DAY_S, EvidenceChange
 from shiplap.ports import OfferingFailure
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
-from shiplap_lab.fakes.stores import FakeSpotEvidence
+from shiplap_lab.policies.spot_risk_fakes import FakeSpotEvidence
 from tests.conformance.catalogues import fake_type
 from tests.node_claims import node_claim
 
@@ -54,8 +54,8 @@ class _Notes:
     def __init__(self, now: float = TODAY + 60, *, is_on: bool = True) -> None:
         self.store, self.meter, self.clock = _Kept(), FakeMeter(), FakeClock(now)
         unused = dict.fromkeys(("compute", "cluster", "state", "capacity", "catalog", "bus", "timers", "recorder"))
-        evidence = self.store if is_on else None
-        ports: dict[str, Any] = {"clock": self.clock, "meter": self.meter, "spot_evidence": evidence}
+        evidence = {"spot_evidence": self.store} if is_on else {}
+        ports: dict[str, Any] = {"clock": self.clock, "meter": self.meter, "policy_ports": evidence}
         self.context = FlowContext(**(unused | ports))
 
     @property

@@ -1,0 +1,1 @@
+"""Adapters of optional features: one module for each feature that has ports of its own."""

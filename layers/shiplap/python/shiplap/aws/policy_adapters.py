@@ -1,0 +1,31 @@
+"""The adapters of optional features, found by the name of the feature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from shiplap.policies.registry import part_of
+
+
+class PolicyResources(msgspec.Struct, frozen=True):
+    """The resources that adapters of a cluster use: names of tables and of the bucket, and the Region."""
+
+    client: Callable[..., Any]
+    """Makes a client of a service, as `shiplap.aws.session.client`."""
+    state_table: str
+    capacity_table: str
+    bucket: str
+    region: str
+
+
+MakePorts = Mapping[str, Callable[[], object]]
+"""How to make each port of a feature, by the name of its `PolicyPort`."""
+
+
+def adapters_of(policy: str, resources: PolicyResources) -> MakePorts:
+    """Return how to make the ports of a policy; nothing is asked of AWS until one is used."""
+    module = part_of(policy, "shiplap.aws", "adapters")
+    return {} if module is None else module.adapters(resources)

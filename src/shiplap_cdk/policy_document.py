@@ -1,0 +1,40 @@
+"""The parts of shiplap.yaml and of the stack that an optional feature adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from shiplap.manifests.decoding import Problem
+from shiplap.policies.policy_settings import PolicySettings
+from shiplap.policies.registry import parts
+
+Grant = tuple[str, Sequence[str], str, str]
+"""One permission: the name of its statement, the actions, a table (`state` or `capacity`), and the only partition."""
+
+
+class PolicyDocument:
+    """One feature as a user writes it. `shiplap_cdk.policies.<name>_document` holds one as DOCUMENT."""
+
+    of_cluster: ClassVar[tuple[Any, Any] | None] = None
+    """Type and default of the feature's key of a cluster in shiplap.yaml; None if it has none."""
+
+    functions: ClassVar[tuple[str, ...]] = ()
+    """The functions that `grants` are of."""
+
+    def settings(self, written: Any) -> PolicySettings | None:
+        """Return the settings that functions get; None where the feature is off."""
+        raise NotImplementedError
+
+    def problems(self, written: Any) -> Iterable[Problem]:
+        """Return what is wrong with the key of a cluster: the field below it, and the reason."""
+        return ()
+
+    def grants(self) -> Sequence[Grant]:
+        """Return what functions may do beside, where a cluster has the feature on."""
+        return ()
+
+
+def documents() -> tuple[tuple[str, PolicyDocument], ...]:
+    """Return the parts of all features, each with the name of the feature."""
+    return tuple((name, module.DOCUMENT) for name, module in parts("shiplap_cdk", "document"))

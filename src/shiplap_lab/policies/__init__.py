@@ -1,0 +1,1 @@
+"""The parts of the laboratory that belong to optional features."""

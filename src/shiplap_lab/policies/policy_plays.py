@@ -1,0 +1,33 @@
+"""The parts of simulations that optional features add, found by the names of the features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shiplap.policies.policy_settings import PolicySettings
+from shiplap.policies.registry import parts
+from shiplap_lab.fakes.faults import Faults
+from shiplap_lab.scenarios.scenario import Scenario
+
+PlantedDefect = tuple[Callable[[], list[tuple[Any, str, Any]]], tuple[str, ...]]
+
+
+def settings_of_policies(scenario: Scenario) -> list[PolicySettings]:
+    """Return the settings of features, as each cluster of a scenario has them."""
+    return [module.settings(scenario) for _, module in parts("shiplap_lab", "play")]
+
+
+def fake_ports(faults: Faults) -> dict[str, dict[str, object]]:
+    """Return the fake ports of each feature, by the name of the feature and of the port."""
+    return {name: module.fakes(faults) for name, module in parts("shiplap_lab", "fakes")}
+
+
+def ports_of(made: dict[str, dict[str, object]], policies: tuple[str, ...]) -> dict[str, object]:
+    """Return the ports of the features that are on."""
+    return {port: fake for name in policies for port, fake in made.get(name, {}).items()}
+
+
+def planted_in_policies() -> dict[str, PlantedDefect]:
+    """Return the planted defects of features, by name."""
+    return {name: defect for _, module in parts("shiplap_lab", "play") for name, defect in module.MUTANTS.items()}
