@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup dynamodb-local demo deploy-local test test-all e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist release-check kills combinations conformance-scheduler conformance-karpenter
+.PHONY: help setup dynamodb-local demo deploy-local test test-all deletable e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist release-check kills combinations conformance-scheduler conformance-karpenter
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ test: setup ## What finds what breaks, in minutes; of some folders alone: TESTS=
 
 test-all: setup ## All tests, with deeper draws: what CI runs
 	@SHIPLAP_TESTS=all $(BIN)/pytest -n auto --dist worksteal $(TESTS)
+
+deletable: setup ## Each policy can be deleted: types, layers and all other tests without its files; three minutes each
+	@$(BIN)/pytest -v tests/deletability
 
 # A minor version of tests/e2e/versions; empty means the newest.
 K8S ?=

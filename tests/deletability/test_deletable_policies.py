@@ -1,0 +1,84 @@
+"""Each policy can be deleted: without its files and its line in the registry, all else still works.
+
+Its files are found by their names (`without_policy.belongs`), so that a file elsewhere that needs the policy is found
+here. What compares the whole product with pages, goldens or a checkout is left out, and nothing else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.deletability.without_policy import belongs, run_in, tree_without, without_entry, without_modules
+
+DELETABLE = ("spot_risk",)
+"""The policies that have been freed of the trunk so far."""
+
+WHOLE = (
+    "tests/unit/cli/test_documentation.py",  # pages link to the policy's page and name its files
+    "tests/unit/test_makefile.py",  # it and the next need a checkout
+    "tests/unit/test_release.py",
+    "tests/unit/mutation/test_simulated_seeds.py::test_all_scenarios_that_are_played_are_bundled",
+    "tests/formats/test_install_file.py::test_fields_types_and_defaults",  # goldens hold the keys of all policies
+    "tests/formats/test_metric_names.py::test_metrics_that_are_counted",
+    "tests/formats/test_stored.py::test_items",
+)
+"""Tests that compare the whole product with something written down."""
+
+_PYTEST = ("pytest", "-q", "-n0", "-p", "no:cacheprovider")
+_TYPES_S, _COLLECTION_S, _TESTS_S = 400.0, 300.0, 900.0
+"""Limits for a machine of which these have a fraction: alone they take 45, 20 and 105 seconds."""
+
+
+@pytest.fixture(scope="module", params=DELETABLE)
+def tree(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the source tree without a policy."""
+    return tree_without(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.mark.thorough
+def test_types_and_names_are_known(tree: Path) -> None:
+    assert run_in(tree, "ruff", "check", "--select", "F821,F822,E9", ".", limit_s=_TYPES_S) == ""
+    assert run_in(tree, "mypy", limit_s=_TYPES_S) == ""
+
+
+@pytest.mark.thorough
+def test_layers_are_kept(tree: Path) -> None:
+    assert run_in(tree, "lint-imports", "--no-cache", limit_s=_TYPES_S) == ""
+
+
+@pytest.mark.thorough
+def test_all_other_tests_can_be_imported(tree: Path) -> None:
+    assert run_in(tree, *_PYTEST, "--collect-only", "tests", limit_s=_COLLECTION_S) == ""
+
+
+@pytest.mark.thorough
+def test_other_tests_pass(tree: Path) -> None:
+    left_out = [f"--deselect={name}" for name in WHOLE]
+    chosen = ("-m", "not e2e and not thorough and not fuzz", "tests/unit", "tests/conformance", "tests/formats")
+    assert run_in(tree, *_PYTEST, *left_out, *chosen, limit_s=_TESTS_S) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "is_its"),
+    [
+        ("policies/spot_risk/risk_rates.py", True),
+        ("flows/policies/spot_risk_inputs.py", True),
+        ("tests/integration/test_spot_risk_pages.py", True),
+        ("scenarios/bundled/spot-risk.yaml", True),
+        ("instances/offerings/spot_lists.py", False),
+        ("tests/unit/test_no_spot_risk.py", False),
+    ],
+)
+def test_files_of_a_policy_have_its_name(path: str, is_its: bool) -> None:
+    assert belongs(Path(path), "spot_risk") is is_its
+
+
+def test_a_policy_leaves_the_registry_and_the_contracts() -> None:
+    registry = (
+        'POLICIES = (\n    PolicyEntry("one", "a:A"),\n    PolicyEntry(\n        "two",\n        "b:B",\n    ),\n)\n'
+    )
+    assert without_entry(registry, "two") == 'POLICIES = (\n    PolicyEntry("one", "a:A"),\n)\n'
+    contracts = 'modules = [\n    "shiplap.policies.one",\n    "shiplap.policies.two",\n]\n'
+    assert without_modules(contracts, "one") == 'modules = [\n    "shiplap.policies.two",\n]\n'

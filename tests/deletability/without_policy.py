@@ -1,0 +1,93 @@
+"""A copy of the source tree without one policy: its files are found by their names, and its line in the registry."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+_FOLDERS = ("layers", "src", "functions", "infra", "tests", "benchmarks", "tools", "examples", "docs", "requirements")
+_FILES = ("pyproject.toml", "cdk.json", "package.json", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+_LINKED = ("build", "node_modules", ".venv")
+"""Folders that hold nothing of the tree's own, and are too large to copy."""
+
+_REGISTRY = Path("layers/shiplap/python/shiplap/policies/registry.py")
+
+
+def belongs(path: Path, policy: str) -> bool:
+    """True if a file is the policy's: a folder above it, or the file itself, has the policy's name or begins with it.
+
+    Test modules are named `test_<policy>…`. Dashes count as underscores.
+    """
+    names = (part.replace("-", "_").partition(".")[0].removeprefix("test_") for part in path.parts)
+    return any(name == policy or name.startswith(f"{policy}_") for name in names)
+
+
+def tree_without(policy: str, to: Path) -> Path:
+    """Copy the source tree into a folder, without the files of a policy and without its line in the registry."""
+
+    def of_policy(folder: str, names: Sequence[str]) -> set[str]:
+        return {name for name in names if name == "__pycache__" or belongs(Path(name), policy)}
+
+    for folder in _FOLDERS:
+        shutil.copytree(ROOT / folder, to / folder, ignore=of_policy, symlinks=True)
+    for file in _FILES:
+        shutil.copy2(ROOT / file, to / file)
+    for folder in _LINKED:
+        if (ROOT / folder).exists():
+            (to / folder).symlink_to(ROOT / folder)
+    if (ROOT / ".mypy_cache").exists():  # types are then checked in seconds
+        shutil.copytree(ROOT / ".mypy_cache", to / ".mypy_cache")
+    registry = to / _REGISTRY
+    registry.write_text(without_entry(registry.read_text(), policy))
+    contracts = to / "pyproject.toml"
+    contracts.write_text(without_modules(contracts.read_text(), policy))
+    return to
+
+
+def without_entry(registry: str, policy: str) -> str:
+    """Return the source of the registry without the entry of a policy."""
+    entries = [
+        node
+        for node in ast.walk(ast.parse(registry))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "PolicyEntry"
+    ]
+    (entry,) = (node for node in entries if isinstance(node.args[0], ast.Constant) and node.args[0].value == policy)
+    lines = registry.splitlines(keepends=True)
+    return "".join((*lines[: entry.lineno - 1], *lines[entry.end_lineno :]))
+
+
+def without_modules(contracts: str, policy: str) -> str:
+    """Return the contracts of imports without the lines that name modules of a policy."""
+    named = re.compile(r'\s*"(shiplap[\w.]*)",\n')
+    kept = (
+        line
+        for line in contracts.splitlines(keepends=True)
+        if not ((found := named.fullmatch(line)) and belongs(Path(*found[1].split(".")), policy))
+    )
+    return "".join(kept)
+
+
+def run_in(tree: Path, *command: str, limit_s: float) -> str:
+    """Run a program of the environment in a tree; returns its output if it fails, an empty text if it succeeds."""
+    paths = (tree / "layers/shiplap/python", tree / "src", tree)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
+    for name in [name for name in environment if name.startswith(("PYTEST_", "COV_"))]:
+        del environment[name]
+    done = subprocess.run(  # noqa: S603 - our own tools
+        [Path(sys.executable).parent / command[0], *command[1:]],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        check=False,
+    )
+    return "" if done.returncode == 0 else (done.stdout + done.stderr)[-6000:]
