@@ -37,21 +37,21 @@ def says(name: str, sentence: str) -> bool:
 
 
 def test_how_nodes_are_launched() -> None:
-    assert says("events", "afterwards, 25 at the end of the invocation and 25 with each sweep")
+    assert says("launches", "afterwards, 25 at the end of the invocation and 25 with each sweep")
     assert assign_instances.MOST_NAMES == 25
-    assert says("events", "50 of its instances may be requested at once, 25 after the second failure")
+    assert says("launches", "50 of its instances may be requested at once, 25 after the second failure")
     assert [unavailability.launch_budget(failures) for failures in (1, 2)] == [50, 25]
-    assert says("events", "the function waits up to five seconds, with jitter")
+    assert says("launches", "the function waits up to five seconds, with jitter")
     assert request_pace.LONGEST_WAIT_S == 5
-    assert says("events", "1,000 may be launched at once and 2 a second after that")
+    assert says("launches", "1,000 may be launched at once and 2 a second after that")
     assert request_pace.INSTANCE_LIMITS["create_fleet"] == request_pace.RateLimit(1000, 2)
-    assert says("events", "1,000 may be ended at once and 20 a second after that")
+    assert says("launches", "1,000 may be ended at once and 20 a second after that")
     assert request_pace.INSTANCE_LIMITS["terminate_instances"] == request_pace.RateLimit(1000, 20)
-    assert says("events", "deletes those older than a day")
+    assert says("launches", "deletes those older than a day")
     assert launch_templates.UNUSED_FOR_S == DAY_S
-    assert says("events", "ten at a time, at most once an hour")
+    assert says("launches", "ten at a time, at most once an hour")
     assert (launch_templates.MOST_AT_ONCE, ec2_compute._TEMPLATE_SWEEP_S) == (10, HOUR_S)
-    assert says("events", "Launches of up to ten nodes get timers")
+    assert says("launches", "Launches of up to ten nodes get timers")
     assert assign_instances.MOST_TIMERS == 10
     assert says("limits", "refused entries are sent again, up to five times")
     assert bus._TRIES == 5
@@ -59,67 +59,67 @@ def test_how_nodes_are_launched() -> None:
     assert schedule.MAX_ROUNDS == 12
     assert says("limits", "pods named in an event | 500")
     assert messages.MOST_PODS == 500
-    assert says("events", "in an event on up to ten of its")
+    assert says("launches", "in an event on up to ten of its")
     assert pod_events._PODS_OF_A_CLAIM == 10
-    assert says("events", "if a nominated pod is not on its node a minute after")
+    assert says("launches", "if a nominated pod is not on its node a minute after")
     assert pod_placement.WITHDRAWN_S == MINUTE_S
-    assert says("events", "if a hundred pods or more wait, they are nominated without being read")
-    assert says("events", "a hundred at a time")
+    assert says("launches", "if a hundred pods or more wait, they are nominated without being read")
+    assert says("launches", "a hundred at a time")
     assert (pod_placement.FIRST_PODS, pod_placement.MOST_WITHDRAWN) == (100, 100)
 
 
 def test_launches_in_vain() -> None:
-    assert says("events", "its node has been complete for 45 s")
+    assert says("launches", "its node has been complete for 45 s")
     assert futile_launches.PATIENCE_S == 45
-    assert says("events", "at most 35 launched within five minutes, and 60 within an hour")
+    assert says("launches", "at most 35 launched within five minutes, and 60 within an hour")
     assert futile_launches.MOST_IN_WINDOW == {5 * MINUTE_S: 35, HOUR_S: 60}
-    assert says("events", "The node of a futile launch is kept for an hour")
+    assert says("launches", "The node of a futile launch is kept for an hour")
     assert futile_launches.IN_VAIN_S == HOUR_S
-    assert says("events", "After each failed batch the limit is a tenth")
+    assert says("launches", "After each failed batch the limit is a tenth")
     assert unproven.SHRINKS == 10
-    assert says("events", "one of six nodes of the hour's bound (10 of 60)")
+    assert says("launches", "ten of the sixty nodes per hour are reserved")
     assert unproven.RESERVE == 6
-    assert says("events", "At most 1,000 kinds are remembered")
+    assert says("launches", "At most 1,000 kinds are remembered")
     assert unproven.MOST_KINDS == 1000
 
 
 def test_nodes_that_do_not_join() -> None:
-    assert says("events", "twice the 99th percentile of its NodePool's last 100 times")
+    assert says("launches", "twice the 99th percentile of its NodePool's last 100 times")
     assert (joins.DEADLINE_FACTOR, joins.SAMPLES) == (2, 100)
-    assert says("events", "no earlier than three minutes and no later than `joinTimeoutSeconds`")
+    assert says("launches", "no earlier than three minutes and no later than `joinTimeoutSeconds`")
     assert joins.SHORTEST_DEADLINE_S == 3 * MINUTE_S
-    assert says("events", "Until five nodes have joined")
+    assert says("launches", "Until five nodes have joined")
     assert joins.FEWEST_SAMPLES == 5
-    assert says("events", "(from three minutes to thirty)")
+    assert says("launches", "(from three minutes to thirty)")
     assert joins.LONGEST_INITIALIZE_S == 30 * MINUTE_S
-    assert says("events", "After three failures of an AMI, or two of a type on it")
+    assert says("launches", "After three failures of an AMI, or two of a type on it")
     assert (joins.AMI_FAILURES, joins.TYPE_FAILURES) == (3, 2)
-    assert says("events", "launched for fifteen minutes, doubling up to six hours")
+    assert says("launches", "launched for fifteen minutes, doubling up to six hours")
     assert (joins.FIRST_PAUSE_S, joins.LONGEST_PAUSE_S) == (15 * MINUTE_S, 6 * HOUR_S)
-    assert says("events", "3 min, doubled up to 1 h")
+    assert says("launches", "3 min, doubled up to 1 h")
     assert (unavailability.FIRST_WAIT_S, unavailability.LONGEST_WAIT_S) == (3 * MINUTE_S, HOUR_S)
-    assert says("events", "15 min, doubled up to 1 h")
+    assert says("launches", "15 min, doubled up to 1 h")
     assert unavailability.FIRST_WAIT_FOR_QUOTA_S == 15 * MINUTE_S
 
 
 def test_how_nodes_are_emptied_and_instances_ended() -> None:
-    assert says("events", "For the first ten seconds no pod is evicted")
+    assert says("launches", "For the first ten seconds no pod is evicted")
     assert drain.HEAD_START_S == 10
-    assert says("events", "still there a minute after it should have ended")
+    assert says("launches", "still there a minute after it should have ended")
     assert drain._STUCK_S == MINUTE_S
-    assert says("events", "two minutes after a spot warning")
+    assert says("launches", "two minutes after a spot warning")
     assert interrupt.WARNING_S == 2 * MINUTE_S
-    assert says("events", "its grace period and ten seconds before the deadline")
+    assert says("launches", "its grace period and ten seconds before the deadline")
     assert drain.MARGIN_S == 10
-    assert says("events", "Under a deadline of less than three minutes a node has a round every five seconds")
+    assert says("launches", "Under a deadline of less than three minutes a node has a round every five seconds")
     assert (drain._SHORT_S, drain.ROUND_S) == (3 * MINUTE_S, 5)
-    assert says("events", "or less often if more than 50 nodes are being emptied")
+    assert says("launches", "or less often if more than 50 nodes are being emptied")
     assert drain.NODES_PER_ROUND == 50
-    assert says("events", "one invocation evicts at most 100 pods without a deadline")
+    assert says("launches", "one invocation evicts at most 100 pods without a deadline")
     assert drain.MOST_EVICTIONS == 100
-    assert says("events", "whose Node has been missing for five minutes")
+    assert says("launches", "whose Node has been missing for five minutes")
     assert lifecycle.NODE_GRACE_S == 5 * MINUTE_S
-    assert says("events", "more than two minutes after its launch")
+    assert says("launches", "more than two minutes after its launch")
     assert claim_updates.GRACE_S == 2 * MINUTE_S
 
 
@@ -160,11 +160,11 @@ def test_invocations_and_snapshots() -> None:
 
 
 def test_nodes_that_are_sick() -> None:
-    assert says("events", "status check that has failed for two minutes")
+    assert says("launches", "status check that has failed for two minutes")
     assert repair.IMPAIRED_S == 2 * MINUTE_S
-    assert says("events", "If more than a fifth of a NodePool")
+    assert says("launches", "If more than a fifth of a NodePool")
     assert repair.SICK_FRACTION == 1 / 5
-    assert says("events", "At most ten nodes of a cluster are in repair at once")
+    assert says("launches", "At most ten nodes of a cluster are in repair at once")
     assert repair.MOST_AT_ONCE == 10
-    assert says("events", "A change more than twelve hours away is recorded")
+    assert says("launches", "A change more than twelve hours away is recorded")
     assert interrupt.URGENT_S == 12 * HOUR_S
