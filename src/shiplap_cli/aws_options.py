@@ -11,14 +11,17 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-_PANEL = "AWS"
+from shiplap_cli.output import FURTHER
+
 _PROFILE = Annotated[
     str,
-    typer.Option("--profile", help="A profile of the AWS configuration; $AWS_PROFILE without.", rich_help_panel=_PANEL),
+    typer.Option(
+        "--profile", help="A profile of the AWS configuration; $AWS_PROFILE without.", rich_help_panel=FURTHER
+    ),
 ]
 _REGION = Annotated[
     str,
-    typer.Option("--region", help="Region of AWS; $AWS_REGION or the profile's without.", rich_help_panel=_PANEL),
+    typer.Option(help="Region of AWS; $AWS_REGION or the profile's without.", rich_help_panel=FURTHER),
 ]
 
 

@@ -16,11 +16,16 @@ import msgspec
 import typer
 
 from shiplap.settings import IMPROVE_S
+from shiplap_cli.output import FURTHER
 
 Answer = TypeVar("Answer")
-_CLUSTER = "The cluster and its pools"
-_FIGURES = "What nodes are made of"
-_MANNER = "How it is decided"
+
+
+Context = Annotated[str, typer.Option(help="A context of the kubeconfig; the current one without.")]
+Kubeconfig = Annotated[
+    Path | None, typer.Option(help="$KUBECONFIG or ~/.kube/config without.", rich_help_panel=FURTHER)
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before anything changes.")]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +41,6 @@ class Sources(Options, frozen=True, kw_only=True):
             "--cluster-state",
             "-f",
             help="Kubernetes objects as YAML or JSON: files, folders, or - for standard input.",
-            rich_help_panel=_CLUSTER,
         ),
     ] = None
     scale: Annotated[
@@ -45,18 +49,16 @@ class Sources(Options, frozen=True, kw_only=True):
             "--scale",
             help="What if: a workload of the cluster state wants so many pods, as web=20 or job/batch/import=3.",
             metavar="NAME=NUMBER",
-            rich_help_panel=_CLUSTER,
+            rich_help_panel=FURTHER,
         ),
     ] = None
-    context: Annotated[
-        str, typer.Option("--context", help="Ask this cluster: a context of the kubeconfig.", rich_help_panel=_CLUSTER)
-    ] = ""
+    context: Annotated[str, typer.Option("--context", help="Ask this cluster: a context of the kubeconfig.")] = ""
     kubeconfig: Annotated[
         Path | None,
         typer.Option(
             "--kubeconfig",
             help="Ask the current context of this file; $KUBECONFIG or ~/.kube/config without.",
-            rich_help_panel=_CLUSTER,
+            rich_help_panel=FURTHER,
         ),
     ] = None
     manifests: Annotated[
@@ -64,7 +66,6 @@ class Sources(Options, frozen=True, kw_only=True):
         typer.Option(
             "--manifests",
             help="NodePools, EC2NodeClasses, NodeOverlays: files or folders. Without it, those of the cluster state.",
-            rich_help_panel=_CLUSTER,
         ),
     ] = None
     catalog: Annotated[
@@ -72,7 +73,7 @@ class Sources(Options, frozen=True, kw_only=True):
         typer.Option(
             "--catalog",
             help="Instance types to plan with instead of EC2's; figures are taken as given.",
-            rich_help_panel=_FIGURES,
+            rich_help_panel=FURTHER,
         ),
     ] = None
     aws: Annotated[
@@ -82,7 +83,6 @@ class Sources(Options, frozen=True, kw_only=True):
             help="Ask AWS for types, prices, AMIs and subnets, or plan with the embedded catalogue. Without either, "
             "AWS is asked for a live cluster where there are credentials.",
             show_default=False,
-            rich_help_panel=_FIGURES,
         ),
     ] = None
     capacity: Annotated[
@@ -90,7 +90,7 @@ class Sources(Options, frozen=True, kw_only=True):
         typer.Option(
             "--capacity",
             help="Learned capacity, as `shiplap capacity export` writes it.",
-            rich_help_panel=_FIGURES,
+            rich_help_panel=FURTHER,
         ),
     ] = None
     region: Annotated[
@@ -99,7 +99,7 @@ class Sources(Options, frozen=True, kw_only=True):
             "--region",
             help="Region of prices and zones; that of the nodes without, else us-east-1.",
             show_default=False,
-            rich_help_panel=_FIGURES,
+            rich_help_panel=FURTHER,
         ),
     ] = ""
     vm_memory_overhead_percent: Annotated[
@@ -109,13 +109,13 @@ class Sources(Options, frozen=True, kw_only=True):
             min=0,
             max=1,
             help="Share of memory the hypervisor keeps, as a fraction.",
-            rich_help_panel=_FIGURES,
+            rich_help_panel=FURTHER,
         ),
     ] = 0.075
     reserved_enis: Annotated[
         int,
         typer.Option(
-            "--reserved-enis", min=0, help="Network interfaces that pods cannot use.", rich_help_panel=_FIGURES
+            "--reserved-enis", min=0, help="Network interfaces that pods cannot use.", rich_help_panel=FURTHER
         ),
     ] = 0
     prefix_delegation: Annotated[
@@ -123,22 +123,22 @@ class Sources(Options, frozen=True, kw_only=True):
         typer.Option(
             "--prefix-delegation",
             help="auto (as the VPC CNI's DaemonSet says), on or off.",
-            rich_help_panel=_FIGURES,
+            rich_help_panel=FURTHER,
         ),
     ] = "auto"
     now: Annotated[
         str | None,
-        typer.Option("--now", help="Decide as of this time (RFC 3339); the clock's without.", rich_help_panel=_MANNER),
+        typer.Option("--now", help="Decide as of this time (RFC 3339); the clock's without.", rich_help_panel=FURTHER),
     ] = None
     min_values_policy: Annotated[
-        str, typer.Option("--min-values-policy", help="Strict or BestEffort.", rich_help_panel=_MANNER)
+        str, typer.Option("--min-values-policy", help="Strict or BestEffort.", rich_help_panel=FURTHER)
     ] = "Strict"
     preference_policy: Annotated[
         str,
         typer.Option(
             "--preference-policy",
             help="Respect (preferences bind until a pod cannot be placed) or Ignore.",
-            rich_help_panel=_MANNER,
+            rich_help_panel=FURTHER,
         ),
     ] = "Respect"
     scheduler_config: Annotated[
@@ -146,7 +146,7 @@ class Sources(Options, frozen=True, kw_only=True):
         typer.Option(
             "--scheduler-config",
             help="Default spread constraints (podTopologySpread), as kube-scheduler has them.",
-            rich_help_panel=_MANNER,
+            rich_help_panel=FURTHER,
         ),
     ] = None
     claim_rules: Annotated[
@@ -154,7 +154,7 @@ class Sources(Options, frozen=True, kw_only=True):
         typer.Option(
             "--claim-rules",
             help="Which pods are Shiplap's (claimRules, as in shiplap.yaml); every pod without.",
-            rich_help_panel=_MANNER,
+            rich_help_panel=FURTHER,
         ),
     ] = None
     improve_seconds: Annotated[
@@ -164,7 +164,7 @@ class Sources(Options, frozen=True, kw_only=True):
             min=0,
             max=60,
             help="Effort spent on cheaper nodes; 0 for the first plan only.",
-            rich_help_panel=_MANNER,
+            rich_help_panel=FURTHER,
         ),
     ] = IMPROVE_S
 

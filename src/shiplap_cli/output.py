@@ -36,6 +36,9 @@ class Format(StrEnum):
     YAML = "yaml"
 
 
+FURTHER = "Further options"
+"""The heading in help of options that are given seldom; the usual ones stand before it, at most twelve."""
+
 Output = Annotated[Format, typer.Option("-o", "--output", help="Output format.", case_sensitive=False)]
 """The `-o` option, for use in a command's signature: `output: Output = Format.TABLE`."""
 
@@ -201,6 +204,14 @@ def yaml_text(documents: Iterable[Mapping[str, Any]]) -> str:
 
 HtmlFile = Annotated[
     Path | None, typer.Option("--html", help="Also write it as a web page, one file that needs no network.")
+]
+CostLabel = Annotated[
+    str,
+    typer.Option(
+        help="A label of pods: the page of --html shares out costs by its values, too.",
+        metavar="KEY",
+        rich_help_panel=FURTHER,
+    ),
 ]
 
 

@@ -18,21 +18,21 @@ from shiplap.policies.commitments.account_commitments import AccountCommitments
 from shiplap.ports import CapacityStore, JoinLog, SleepStore, StateStore
 from shiplap_cli.hints import with_hint
 from shiplap_cli.options import Options
+from shiplap_cli.output import FURTHER
 
 if TYPE_CHECKING:
     from shiplap.aws.bucket import BucketRecorder
     from shiplap.cluster.kubeconfig import Access
 
-_PANEL = "Which install"
 Bucket = Annotated[
     str,
     typer.Option(
-        envvar="SHIPLAP_BUCKET", help="The install's bucket; found by the stack without.", rich_help_panel=_PANEL
+        envvar="SHIPLAP_BUCKET", help="The install's bucket; found by the stack without.", rich_help_panel=FURTHER
     ),
 ]
-Stack = Annotated[str, typer.Option(help="Name of the install's CloudFormation stack.", rich_help_panel=_PANEL)]
+Stack = Annotated[str, typer.Option(help="Name of the install's CloudFormation stack.", rich_help_panel=FURTHER)]
 Dev = Annotated[
-    bool, typer.Option("--dev", help="The `shiplap lab dev` that runs on this machine.", rich_help_panel=_PANEL)
+    bool, typer.Option("--dev", help="The `shiplap lab dev` that runs on this machine.", rich_help_panel=FURTHER)
 ]
 STACK = "Shiplap"
 """The default name of the stack."""
@@ -40,21 +40,18 @@ STACK = "Shiplap"
 _SCHEDULE = re.compile("Schedule(.*)Function")
 
 
-LIVE = "A live install: what its tables, bucket and settings hold"
-
-
 class InstallOptions(Options, frozen=True, kw_only=True):
     """The options that name a cluster of an install, where a command may ask one beside the cluster itself."""
 
     cluster: Annotated[
         str,
-        typer.Option("--cluster", help="A cluster of an install; its only one without.", rich_help_panel=LIVE),
+        typer.Option("--cluster", help="A cluster of an install; its only one without."),
     ] = ""
     stack: Annotated[
-        str, typer.Option("--stack", help=f"Name of the install's stack; {STACK} without.", rich_help_panel=LIVE)
+        str, typer.Option("--stack", help=f"Name of the install's stack; {STACK} without.", rich_help_panel=FURTHER)
     ] = ""
     dev: Annotated[
-        bool, typer.Option("--dev", help="The `shiplap lab dev` that runs on this machine.", rich_help_panel=LIVE)
+        bool, typer.Option("--dev", help="The `shiplap lab dev` that runs on this machine.", rich_help_panel=FURTHER)
     ] = False
 
     @property

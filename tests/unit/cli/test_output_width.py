@@ -10,6 +10,7 @@ import yaml
 
 from shiplap_cli.command_list import COMMANDS
 from shiplap_cli.main import run
+from shiplap_cli.output import FURTHER
 from tests.kubernetes_objects import node_object, pod_object
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
 from tools.command_reference import commands
@@ -112,6 +113,18 @@ def test_help_fits_80_columns(path: str, capsys: pytest.CaptureFixture[str], mon
     assert "\N{HORIZONTAL ELLIPSIS}" not in page
     assert page
     assert [line for line in page.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("path", [command.name for command in commands()])
+def test_help_is_plain_and_begins_with_the_usual_options(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """At most twelve, counting `--help`; the others stand under a second heading. No command has a style of its own."""
+    lines = printed([*path.split(), "--help"], capsys).splitlines()
+    assert lines[0].startswith(f"Usage: shiplap {path} [OPTIONS]")
+    headings = [line for line in lines if line and not line.startswith((" ", "Usage: "))]
+    assert headings == [name for name in ("Commands:", "Arguments:", "Options:", f"{FURTHER}:") if name in headings]
+    usual = lines[lines.index("Options:") + 1 :]
+    usual = usual[: usual.index("")] if "" in usual else usual
+    assert sum(line.startswith("  -") for line in usual) <= 12
 
 
 @pytest.mark.usefixtures("files")

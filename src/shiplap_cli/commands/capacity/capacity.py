@@ -40,7 +40,7 @@ from shiplap_cli.inputs.travelling_capacity import (
     travelling_file,
     write_travelling,
 )
-from shiplap_cli.installs.find_install import STACK, find_install
+from shiplap_cli.installs.find_install import STACK, Dev, Stack, find_install
 from shiplap_cli.judged_reports import judged
 from shiplap_cli.options import Options, takes_sources
 from shiplap_cli.output import Format, Output, Printed, emit, fail, note, plain_table, write_json
@@ -265,8 +265,8 @@ class CapacityLocation(Options, frozen=True, kw_only=True):
             help="DynamoDB table; that of the stack in AWS_REGION without.",
         ),
     ] = ""
-    stack: Annotated[str, typer.Option("--stack", help="Name of the install's CloudFormation stack.")] = STACK
-    dev: Annotated[bool, typer.Option("--dev", help="The `shiplap lab dev` that runs on this machine.")] = False
+    stack: Stack = STACK
+    dev: Dev = False
     file: Annotated[Path | None, typer.Option("--file", help="An exported file to work on instead of the table.")] = (
         None
     )

@@ -19,7 +19,7 @@ from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.options import Sources, takes_sources
-from shiplap_cli.output import Format, HtmlFile, Output, emit, plain_table, write_page
+from shiplap_cli.output import CostLabel, Format, HtmlFile, Output, emit, plain_table, write_page
 from shiplap_cli.render.commitment_lines import used_lines
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, disruption_document
 from shiplap_cli.render.html import PageNotes, disrupt_report
@@ -57,10 +57,7 @@ def disrupt(
             show_default=False,
         ),
     ] = None,
-    cost_label: Annotated[
-        str,
-        typer.Option(help="A label of pods: the page of --html shares out costs by its values, too.", metavar="KEY"),
-    ] = "",
+    cost_label: CostLabel = "",
     html: HtmlFile = None,
     output: Output = Format.TABLE,
 ) -> int:

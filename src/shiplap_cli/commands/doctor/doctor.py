@@ -16,7 +16,7 @@ from rich.text import Text
 
 from shiplap.errors import AwsError, ClusterGone, InvalidInput
 from shiplap_cdk.shipped_files import shipped
-from shiplap_cli.installs.find_install import aws_client
+from shiplap_cli.installs.find_install import STACK, Dev, Stack, aws_client
 from shiplap_cli.output import Format, Output, emit, plain_table
 
 _RBAC = shipped("docs/rbac.yaml")
@@ -26,7 +26,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "unknown": 
 
 def doctor(
     *,
-    stack: Annotated[str, typer.Option(help="Name of the install's CloudFormation stack.")] = "Shiplap",
+    stack: Stack = STACK,
     cluster: Annotated[str, typer.Option(help="Only this cluster.")] = "",
     context: Annotated[
         str, typer.Option(help="Context of the kubeconfig to ask --cluster by; an EKS token of yours without.")
@@ -41,7 +41,7 @@ def doctor(
         typer.Option("--before-deploy", help="What the account and clusters lack for a shiplap.yaml; no stack yet."),
     ] = False,
     settings: Annotated[Path, typer.Option(help="The file that --before-deploy reads.")] = Path("shiplap.yaml"),
-    dev: Annotated[bool, typer.Option("--dev", help="The `shiplap lab dev` that runs on this machine.")] = False,
+    dev: Dev = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Checks a deployment from the outside and says how to fix each problem. Nothing is changed.

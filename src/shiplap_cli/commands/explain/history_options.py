@@ -15,7 +15,7 @@ from rich.text import Text
 
 from shiplap.errors import InvalidInput
 from shiplap_cli.commands.explain.history import History, HistoryReader, HistorySources
-from shiplap_cli.installs.find_install import LIVE, STACK, InstallOptions, find_install, sole_cluster
+from shiplap_cli.installs.find_install import STACK, InstallOptions, find_install, sole_cluster
 from shiplap_cli.options import Sources
 from shiplap_cli.output import progress, warning_line
 
@@ -25,9 +25,7 @@ _MOMENT = len("2026-01-31T12:00:00Z")
 class HistoryOptions(InstallOptions, frozen=True, kw_only=True):
     """The install and cluster of a history, and how far it goes back."""
 
-    since: Annotated[
-        float, typer.Option("--since", min=0, help="Hours that a history goes back.", rich_help_panel=LIVE)
-    ] = 24.0
+    since: Annotated[float, typer.Option("--since", min=0, help="Hours that a history goes back.")] = 24.0
 
 
 def reject_conflicts(options: HistoryOptions, sources: Sources, record: str = "") -> None:

@@ -31,6 +31,7 @@ from shiplap_cli.installs.releases import (
     objections,
     releases_of,
 )
+from shiplap_cli.options import Yes
 from shiplap_cli.output import Format, Output, Printed, confirm, counted, emit, fail, plain_table, warning_line
 
 
@@ -57,7 +58,7 @@ def rollback(
     ] = None,
     *,
     stack: Stack = STACK,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Moves all functions of an install to an earlier release, or lists the releases.

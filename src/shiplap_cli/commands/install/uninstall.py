@@ -32,7 +32,9 @@ from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs.context_access import enter_context
 from shiplap_cli.installs.find_install import STACK, DeployedInstall, Stack, aws_client, find_install
 from shiplap_cli.installs.installed import settings_of
+from shiplap_cli.options import Kubeconfig, Yes
 from shiplap_cli.output import (
+    FURTHER,
     Format,
     Output,
     Printed,
@@ -105,13 +107,18 @@ def uninstall(
     *,
     stack: Stack = STACK,
     bucket: Annotated[
-        str, typer.Option(envvar="SHIPLAP_BUCKET", help="The install's bucket; needed once its stack is gone.")
+        str,
+        typer.Option(
+            envvar="SHIPLAP_BUCKET",
+            help="The install's bucket; needed once its stack is gone.",
+            rich_help_panel=FURTHER,
+        ),
     ] = "",
     context: Annotated[
         list[str] | None,
         typer.Option(help="CLUSTER=CONTEXT of the kubeconfig, of each cluster whose finalizers are to go."),
     ] = None,
-    kubeconfig: Annotated[Path | None, typer.Option(help="$KUBECONFIG or ~/.kube/config without.")] = None,
+    kubeconfig: Kubeconfig = None,
     to_karpenter: Annotated[
         list[str] | None, typer.Option(help="A cluster whose nodes Karpenter takes over, instead of a drain.")
     ] = None,
@@ -129,16 +136,29 @@ def uninstall(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is there, and change nothing.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Let launches go on: the install stays.")] = False,
     finalizers: Annotated[
-        bool, typer.Option("--finalizers", help="Only remove finalizers by kubeconfig, with --context CONTEXT.")
+        bool,
+        typer.Option(
+            "--finalizers",
+            help="Only remove finalizers by kubeconfig, with --context CONTEXT.",
+            rich_help_panel=FURTHER,
+        ),
     ] = False,
     identities: Annotated[
         bool,
-        typer.Option("--identities", help="Only end instance profiles and node roles of --install, once it is gone."),
+        typer.Option(
+            "--identities",
+            help="Only end instance profiles and node roles of --install, once it is gone.",
+            rich_help_panel=FURTHER,
+        ),
     ] = False,
     install: Annotated[
-        str, typer.Option(help="With --finalizers: of this install, where there are two. With --identities: its name.")
+        str,
+        typer.Option(
+            help="With --finalizers: of this install, where there are two. With --identities: its name.",
+            rich_help_panel=FURTHER,
+        ),
     ] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before each step.")] = False,
+    yes: Yes = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Ends an install: freezes launches, drains or hands over its nodes, removes finalizers, deletes the stack.

@@ -16,7 +16,7 @@ from rich.text import Text
 from shiplap.errors import InvalidInput
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.loading import load_manifests
-from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, facts_table, plain_table, write_page
+from shiplap_cli.output import FURTHER, Format, HtmlFile, Output, counted, emit, facts_table, plain_table, write_page
 from shiplap_cli.render.html_simulation import SIDES, comparison_report, simulation_report
 from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.campaign import (
@@ -44,8 +44,12 @@ def simulate(
     seed: Annotated[int, typer.Option(help="Everything that chance decides follows from it.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to play, counted from --seed.")] = 1,
     hours: Annotated[float | None, typer.Option(min=0, help="Virtual hours at least; the scenario's without.")] = None,
-    processes: Annotated[int, typer.Option(min=0, help="Processes for many seeds; 0 for one per processor.")] = 0,
-    shrink: Annotated[bool, typer.Option(help="Leave out faults one by one while the same invariant breaks.")] = True,
+    processes: Annotated[
+        int, typer.Option(min=0, help="Processes for many seeds; 0 for one per processor.", rich_help_panel=FURTHER)
+    ] = 0,
+    shrink: Annotated[
+        bool, typer.Option(help="Leave out faults one by one while the same invariant breaks.", rich_help_panel=FURTHER)
+    ] = True,
     trace: Annotated[Path | None, typer.Option(help="Where to write the trace of the run, as JSON lines.")] = None,
     mutant: Annotated[
         str, typer.Option(help="Plant a defect first; `list` tries all, each in its own scenarios.")
@@ -55,11 +59,19 @@ def simulate(
     ] = None,
     records: Annotated[
         Path | None,
-        typer.Option("--records", help="Write recorded decisions into a folder, for `shiplap explain decision`."),
+        typer.Option(
+            "--records",
+            help="Write recorded decisions into a folder, for `shiplap explain decision`.",
+            rich_help_panel=FURTHER,
+        ),
     ] = None,
     results: Annotated[
         Path | None,
-        typer.Option("--results", help="Keep outcomes of many seeds in this file; seeds that it has are not replayed."),
+        typer.Option(
+            "--results",
+            help="Keep outcomes of many seeds in this file; seeds that it has are not replayed.",
+            rich_help_panel=FURTHER,
+        ),
     ] = None,
     html: HtmlFile = None,
     compare: Annotated[

@@ -46,8 +46,9 @@ from shiplap_cli.commands.migrate.handed_nodes import (
     to_shiplap,
 )
 from shiplap_cli.inputs.context_access import enter_context
-from shiplap_cli.installs.find_install import STACK, aws_client, find_install
+from shiplap_cli.installs.find_install import STACK, Stack, aws_client, find_install
 from shiplap_cli.installs.installed import cluster_settings_of
+from shiplap_cli.options import Context, Kubeconfig, Yes
 from shiplap_cli.output import Format, Output, Printed, confirm, emit, note, plain_table
 
 _BATCH = 100
@@ -132,13 +133,13 @@ def handover(
     *,
     cluster: Annotated[str, typer.Option("--cluster", help="The cluster, as the install names it.")],
     to: Annotated[Owner, typer.Option("--to", help="Who has the nodes afterwards.")],
-    stack: Annotated[str, typer.Option("--stack", help="Name of the install's stack.")] = STACK,
-    context: Annotated[str, typer.Option(help="A context of the kubeconfig; the current one without.")] = "",
-    kubeconfig: Annotated[Path | None, typer.Option(help="$KUBECONFIG or ~/.kube/config without.")] = None,
+    stack: Stack = STACK,
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would change hands, and change nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Hands the nodes of a cluster with `manifests: cluster` from Karpenter to Shiplap, or back. No pod moves.

@@ -26,7 +26,18 @@ from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs, load_inp
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollar_figure
 from shiplap_cli.options import Sources, takes_sources
-from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, grouped, progress, summary, write_page
+from shiplap_cli.output import (
+    CostLabel,
+    Format,
+    HtmlFile,
+    Output,
+    counted,
+    emit,
+    grouped,
+    progress,
+    summary,
+    write_page,
+)
 from shiplap_cli.render.arm_comparison import (
     ArmDocument,
     architecture_side,
@@ -78,10 +89,7 @@ def plan(
             metavar="WORKLOAD",
         ),
     ] = None,
-    cost_label: Annotated[
-        str,
-        typer.Option(help="A label of pods: the page of --html shares out costs by its values, too.", metavar="KEY"),
-    ] = "",
+    cost_label: CostLabel = "",
     which: InstallOptions,
     html: HtmlFile = None,
     output: Output = Format.TABLE,

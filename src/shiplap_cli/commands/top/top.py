@@ -44,7 +44,7 @@ from shiplap_cli.commands.top.view import SORTS, View, pressed, shown_nodes
 from shiplap_cli.inputs.cluster_events import ClusterEvent, follow_cluster
 from shiplap_cli.inputs.context_access import enter_context
 from shiplap_cli.installs.find_install import InstallOptions, dev_access, install_finder
-from shiplap_cli.options import takes_sources
+from shiplap_cli.options import Context, Kubeconfig, takes_sources
 from shiplap_cli.output import Format, Output, SafeConsole, emit
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.simulation.recording import Timeline
@@ -56,12 +56,8 @@ _PATIENCE_S = 30.0
 @takes_sources
 def top(
     *,
-    context: Annotated[
-        str, typer.Option("--context", help="A context of the kubeconfig; the current one without.")
-    ] = "",
-    kubeconfig: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="$KUBECONFIG or ~/.kube/config without.")
-    ] = None,
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
     recording: Annotated[
         Path | None, typer.Option("--recording", help="Play what `shiplap lab simulate --recording` wrote, instead.")
     ] = None,
