@@ -18,6 +18,7 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
+from shiplap.errors import InvalidInput
 from shiplap.printable import printable, printable_json
 
 _UNWRAPPED = 10_000
@@ -108,8 +109,23 @@ def _print(page: RenderableType) -> None:
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines.getvalue().split("\n")[:-1]))
 
 
-def confirm(question: str) -> None:
-    """Ask on stderr whether to go on. Raises typer.Abort when the answer is no."""
+def somebody_answers() -> bool:
+    """True on a terminal, where a question makes sense."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def confirm(asker: str, question: str, notes: Iterable[str] = (), *, dry_run: bool = False) -> None:
+    """Ask on stderr whether to go on, after the notes; `dry_run` says that the asker has --dry-run, too.
+
+    Raises:
+        InvalidInput: nobody can answer what the asker, a command or an option, wants to know.
+        typer.Abort: the answer is no.
+    """
+    if not somebody_answers():
+        remedy = f"add --yes where nobody can answer{', or --dry-run' if dry_run else ''}"
+        raise InvalidInput(asker, f"asks before anything changes; {remedy}: {question}")
+    for text in notes:
+        note(f"{text}\n")
     typer.confirm(printable(question), abort=True, err=True)
 
 

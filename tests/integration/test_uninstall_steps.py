@@ -317,7 +317,7 @@ def test_a_no_ends_it(installed: InstallToRemove, monkeypatch: pytest.MonkeyPatc
             raise typer.Abort
         return True
 
-    monkeypatch.setattr(command.sys, "stdin", type("Terminal", (), {"isatty": lambda _: True})())
+    monkeypatch.setattr("sys.stdin", type("Terminal", (), {"isatty": lambda _: True})())
     monkeypatch.setattr(typer, "confirm", confirm)
     said = installed.runs(code=130)["error"]
     assert all(instance in said for instance in installed.instances.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +15,7 @@ from shiplap_cli.commands.init.install_files import Choices, InstallFile, first_
 from shiplap_cli.commands.init.surroundings import Client, ClusterSurroundings, clusters_of, look_around
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import aws_client
-from shiplap_cli.output import Format, Output, Printed, ask, emit, progress, yaml_text
+from shiplap_cli.output import Format, Output, Printed, ask, emit, progress, somebody_answers, yaml_text
 
 _CAPACITY_TYPES = ("on-demand", "spot")
 
@@ -138,7 +137,7 @@ def _chosen(names: Sequence[str], region: str) -> str:
     if len(names) == 1:
         return names[0]
     known = ", ".join(names)
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not somebody_answers():
         raise InvalidInput("--cluster", f"name one of {known}")
     name = ask(f"Which cluster ({known})?")
     if name not in names:

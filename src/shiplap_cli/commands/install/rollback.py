@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -32,7 +31,18 @@ from shiplap_cli.installs.releases import (
     releases_of,
 )
 from shiplap_cli.options import Yes
-from shiplap_cli.output import Format, Output, Printed, confirm, counted, emit, fail, plain_table, warning_line
+from shiplap_cli.output import (
+    Format,
+    Output,
+    Printed,
+    confirm,
+    counted,
+    emit,
+    fail,
+    plain_table,
+    somebody_answers,
+    warning_line,
+)
 
 
 class RollbackDocument(Printed, frozen=True, omit_defaults=True):
@@ -123,10 +133,10 @@ def _agreed(moves: Sequence[AliasMove], *, yes: bool) -> bool:
     """True if the user wants the moves; False if nobody can answer. Raises typer.Abort where the answer is no."""
     if yes:
         return True
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not somebody_answers():
         return False
     steps = ", ".join(f"{move.function} {move.current} to {move.target}" for move in moves)
-    confirm(f"Move the aliases of {counted(len(moves), 'function')} ({steps})?")
+    confirm("install rollback", f"Move the aliases of {counted(len(moves), 'function')} ({steps})?")
     return True
 
 

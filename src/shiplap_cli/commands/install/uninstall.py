@@ -7,7 +7,6 @@ there; the finalizers that only those functions remove; the stack; and the data 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -445,11 +444,8 @@ class _Uninstall:
 
 def _agree(question: str, *, yes: bool) -> None:
     """Raises InvalidInput where nobody can answer, and Abort where the answer is no."""
-    if yes:
-        return
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInput("install uninstall", f"asks before each step; add --yes where nobody can answer: {question}")
-    confirm(question)
+    if not yes:
+        confirm("install uninstall", question, dry_run=True)
 
 
 def _end_what_is_abandoned(found: NodeIdentities, agree: Callable[[str], None]) -> tuple[LeftIdentity, ...]:
@@ -524,14 +520,10 @@ def _finalizers_only(
     try:
         held = held_objects(cluster, install)
         if held and not yes:
-            if sys.stdin is None or not sys.stdin.isatty():
-                raise InvalidInput(
-                    "install uninstall", "asks before it changes a cluster; add --yes where nobody can answer"
-                )
             instances = sorted({item.instance for item in held if item.instance})
-            note(f"{len(instances)} instances are still there: {', '.join(instances)}\n")
+            there = f"{len(instances)} instances are still there: {', '.join(instances)}"
             question = f"Remove the finalizers of {len(held)} objects? kubectl delete drains their nodes no more."
-            confirm(question)
+            confirm("install uninstall", question, [there])
         document = UninstallDocument(objects=release(cluster, held))
     except ClusterError as error:
         raise InvalidInput(f"context {access.context}", str(error)) from error

@@ -8,7 +8,6 @@ the claim ends, or it would take the object away with it.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -49,7 +48,7 @@ from shiplap_cli.inputs.context_access import enter_context
 from shiplap_cli.installs.find_install import STACK, Stack, aws_client, find_install
 from shiplap_cli.installs.installed import cluster_settings_of
 from shiplap_cli.options import Context, Kubeconfig, Yes
-from shiplap_cli.output import Format, Output, Printed, confirm, emit, note, plain_table
+from shiplap_cli.output import Format, Output, Printed, confirm, emit, plain_table
 
 _BATCH = 100
 _NODE_CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
@@ -169,7 +168,8 @@ def handover(
         found = work.found(to)
         if found.nodes and not dry_run:
             if not yes:
-                _ask(found, to)
+                stays = [f"{item.claim} stays: {item.reason}" for item in found.left]
+                confirm("migrate handover", f"Hand {len(found.nodes)} nodes to {to}?", stays, dry_run=True)
             document = work.hand(found, to)
         else:
             document = document_of(found, to, changed=False)
@@ -180,17 +180,6 @@ def handover(
     rows += [(item.claim, "", "", f"no: {item.reason}") for item in document.left]
     emit(document, output, lambda: plain_table("nodeclaim", "node", "instance", "handed over", rows=rows))
     return 1 if document.left or any(item.failure for item in document.nodes) else 0
-
-
-def _ask(found: Handover, to: Owner) -> None:
-    """Raises InvalidInput where nobody can answer, and Abort where the answer is no."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInput(
-            "migrate handover", "asks before it changes anything; add --yes where nobody can answer, or --dry-run"
-        )
-    for item in found.left:
-        note(f"{item.claim} stays: {item.reason}\n")
-    confirm(f"Hand {len(found.nodes)} nodes to {to}?")
 
 
 def document_of(

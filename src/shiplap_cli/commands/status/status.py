@@ -6,7 +6,6 @@ of them; neither EC2 nor a cluster is asked.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -78,10 +77,8 @@ def _redrive(install: DeployedInstall, output: Format, *, ask: bool) -> int:
     }
     waiting = {name.lower(): sum(dead_letter_queues.depth(dead)) for name, (dead, _) in urls.items()}
     if ask and any(waiting.values()):
-        if sys.stdin is None or not sys.stdin.isatty():
-            raise InvalidInput("--redrive", "asks before it moves messages; add --yes where nobody can answer")
         listed = ", ".join(f"{number} of {name}" for name, number in waiting.items() if number)
-        confirm(f"Put dead letters back ({listed})?")
+        confirm("--redrive", f"Put dead letters back ({listed})?")
     moved = {name.lower(): dead_letter_queues.redrive(dead, queue) for name, (dead, queue) in urls.items()}
     answer = {name: {"moved": done, "malformed": left} for name, (done, left) in moved.items()}
     rows = [(name, str(done), str(left)) for name, (done, left) in moved.items()]
