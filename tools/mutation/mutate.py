@@ -76,7 +76,7 @@ RECORDED = (
     "tests/integration/test_kubeconfig_secret.py",
     "tests/integration/test_odd_answers_of_ec2.py",
     "tests/integration/test_otlp_push.py",
-    "tests/integration/test_replay_command.py",
+    "tests/integration/test_explain_decision.py",
     "tests/integration/test_request_pace.py",
     "tests/integration/test_uninstall_steps.py",
 )

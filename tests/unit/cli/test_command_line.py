@@ -283,3 +283,10 @@ def test_what_a_command_imports_is_imported_when_it_is_used() -> None:
     seen = f"{asked}; print([name for name in sys.modules if name.startswith('shiplap_cli.commands')])"
     done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_command_waits_for_no_package_of_another(files: Path) -> None:
+    asked = "import sys; from shiplap_cli.main import run; run(['validate', 'pools.yaml', 'classes.yaml'])"
+    seen = f"{asked}; print({{'numpy', 'botocore', 'jsii', 'moto'}} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True, cwd=files)  # noqa: S603
+    assert done.stdout.splitlines()[-1] == "set()"
