@@ -27,7 +27,6 @@ from shiplap.aws.bus import EventBridgeBus
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.join_log import DynamoJoins
-from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.ec2.request_pace import RequestPace
 from shiplap.aws.sqs import SqsDeadLetters, SqsTimers
@@ -38,7 +37,6 @@ from shiplap.policies.ceilings.ledger import MonthOfSpending, SpendingLedger
 from shiplap.policies.ceilings.node_lives import NodeLives
 from shiplap.policies.commitments.account_commitments import InstanceUse
 from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
-from shiplap.policies.sleep.sleep_state import SleepNotes
 from shiplap.ports import CLAIM_FORM, OfferingFailure, Refusals, read_claim
 from shiplap.records import disruption_record as records
 from shiplap_cdk.install_document import read, written_install
@@ -122,7 +120,6 @@ def stored_items(seeds: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         _write_claims(client, state, seeds)
         _write_learned(client, capacity, seeds["learned"])
         _write_notes(state, DynamoJoins(client, "state"))
-        _write_sleep(DynamoSleep(client, "state"))
         for module in policy_parts("formats", "stored"):
             module.write(client, NOW)
         assert capacity.acquire_pilot("ami-1", "m5.large", "k1", "blue/general-planned", NOW)
@@ -174,12 +171,6 @@ def _write_notes(state: DynamoState, joins: DynamoJoins) -> None:
     joins.joined("blue", "general", "ami-1", "m5.large", [40.0], NOW)
     joins.initialized("blue", "general", [20.0], NOW)
     joins.failed("blue", "ami-1", "c5.large", NOW - 900, NOW)
-
-
-def _write_sleep(sleep: DynamoSleep) -> None:
-    at = int(NOW)
-    sleep.save("blue", SleepNotes("digest", {"0": at + 60}, taken=3, taken_until=at + 100), NOW)
-    sleep.wake("blue", at, at + 600)
 
 
 def _put(client: Any, table: str, item: Mapping[str, str]) -> None:

@@ -14,8 +14,8 @@ from botocore.exceptions import ClientError
 
 from shiplap.aws import session
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
-from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
 from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.aws.policies.sleep_adapters import DynamoSleep
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import AwsError
 from shiplap.flows.planning.futile_launches import FREE

@@ -21,8 +21,8 @@ import yaml
 
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketRecorder
-from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
 from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.aws.policies.sleep_adapters import DynamoSleep
 from shiplap.cluster.kubeconfig import load
 from shiplap.cluster.transport import Transport
 from shiplap.drawing.picture import ClusterPicture

@@ -15,7 +15,8 @@ from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.policies.commitments.account_commitments import AccountCommitments
-from shiplap.ports import CapacityStore, JoinLog, SleepStore, StateStore
+from shiplap.policies.sleep.sleep_store import SleepStore
+from shiplap.ports import CapacityStore, JoinLog, StateStore
 from shiplap_cli.hints import with_hint
 from shiplap_cli.options import Options
 from shiplap_cli.output import FURTHER
@@ -89,7 +90,7 @@ class DeployedInstall(msgspec.Struct, frozen=True):
 
     def sleep_notes(self) -> SleepStore:
         """Return the store of notes on its clusters' sleep. Raises InvalidInput: table `state` has no known name."""
-        from shiplap.aws.dynamodb.sleep_notes import DynamoSleep  # noqa: PLC0415 - as above
+        from shiplap.aws.policies.sleep_adapters import DynamoSleep  # noqa: PLC0415 - as above
         from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
         return DynamoSleep(client("dynamodb"), self.output("StateTable"))

@@ -27,7 +27,6 @@ from shiplap.manifests.nodeclaim import (
 from shiplap.policies.ceilings.account_counters import AccountSpending, CountChange, CountedSpending
 from shiplap.policies.ceilings.ledger import SpendingLedger
 from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
-from shiplap.policies.sleep.sleep_state import SleepNotes
 from shiplap.ports import (
     ADDRESSES_S,
     COMMIT_GROUP,
@@ -393,33 +392,6 @@ def _checked(claim: NodeClaim) -> str | bytes:
     if len(stored) > MOST_ITEM_BYTES:
         raise StoreError(f"claim {claim.name}: Item size has exceeded the maximum allowed size")
     return stored
-
-
-class FakeSleep:
-    """The port SleepStore."""
-
-    def __init__(self, faults: Faults | None = None) -> None:
-        self._faults = faults or Faults()
-        self._lock = Lock()
-        self._notes: dict[str, SleepNotes] = {}
-        self._woken: dict[str, tuple[int, int]] = {}
-
-    def read(self, cluster: str) -> SleepNotes:
-        with self._faults.locked_effect("sleep.read", self._lock):
-            woken_at, awake_until = self._woken.get(cluster, (0, 0))
-            return replace(self._notes.get(cluster, SleepNotes()), woken_at=woken_at, awake_until=awake_until)
-
-    def save(self, cluster: str, notes: SleepNotes, now: float) -> SleepNotes:  # noqa: ARG002 - nothing expires here
-        with self._faults.locked_effect("sleep.save", self._lock):
-            if self._notes.get(cluster, SleepNotes()).version != notes.version:
-                raise ConditionFailed(f"the notes of cluster {cluster} on its sleep have changed")
-            written = replace(notes, version=notes.version + 1)
-            self._notes[cluster] = replace(written, woken_at=0, awake_until=0)
-            return written
-
-    def wake(self, cluster: str, woken_at: int, awake_until: int) -> None:
-        with self._faults.locked_effect("sleep.wake", self._lock):
-            self._woken[cluster] = (woken_at, awake_until)
 
 
 class FakeJoins:

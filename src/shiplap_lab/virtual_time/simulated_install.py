@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.compute import FakeHealth
 from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
 from shiplap_lab.fakes.signals import FakeDeadLetters, FakeMeter
-from shiplap_lab.fakes.state import FakeJoins, FakeSleep
+from shiplap_lab.fakes.state import FakeJoins
 from shiplap_lab.fakes.stores import (
     FakeCapacity,
     FakeCatalog,
@@ -31,6 +31,7 @@ from shiplap_lab.fakes.stores import (
     FakeStatus,
 )
 from shiplap_lab.policies.policy_plays import fake_ports, ports_of
+from shiplap_lab.policies.sleep_fakes import FakeSleep
 from shiplap_lab.virtual_time.checked_fakes import CheckedCluster, CheckedCompute, CheckedState, QueueTimers, RoutingBus
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
@@ -71,8 +72,8 @@ class SimulatedInstall:
         self.compute = compute
         self.state = make_state(faults, loop.clock)
         self.capacity = FakeCapacity(faults)
-        self.sleep = FakeSleep(faults)
         self.policy_ports = fake_ports(faults)
+        self.sleep = cast("FakeSleep", self.policy_ports["sleep"]["sleep"])
         self.memory = FakeMemory(faults)
         self.status = FakeStatus(faults)
         self.catalog = FakeCatalog(sold, faults)
@@ -149,7 +150,6 @@ class SimulatedInstall:
                 dry_runs=dry_runs,
                 manifests=manifests,
                 snapshots=self.snapshots,
-                sleep=self.sleep,
                 commitments=self.commitments,
                 policies=policies[name],
                 policy_ports=ports_of(self.policy_ports, policies[name]),

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
 from shiplap.aws.dynamodb.tables import EXPIRY, STATE
+from shiplap.aws.policies.sleep_adapters import DynamoSleep
 from shiplap.errors import ConditionFailed, StoreError
 from shiplap.policies.sleep.sleep_state import SleepNotes
-from shiplap.ports import SleepStore
-from shiplap_lab.fakes.state import FakeSleep
+from shiplap.policies.sleep.sleep_store import SleepStore
+from shiplap_lab.policies.sleep_fakes import FakeSleep
 from tests.integration.contracts.in_process_aws import create_table, dynamodb_client, emptied
 
 NOW = 1_700_000_000

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from typing import cast
 
 import msgspec
 from msgspec.structs import replace
@@ -46,9 +47,10 @@ from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.compute import FakeCompute, FakeHealth
 from shiplap_lab.fakes.faults import Crash, Faults
 from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeMeter, FakeTimers
-from shiplap_lab.fakes.state import FakeJoins, FakeSleep, FakeState
+from shiplap_lab.fakes.state import FakeJoins, FakeState
 from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeCommitments, FakeRecorder
 from shiplap_lab.policies.policy_plays import fake_ports, ports_of
+from shiplap_lab.policies.sleep_fakes import FakeSleep
 
 CLUSTER = "demo"
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
@@ -148,7 +150,6 @@ class Stage:
         self.meter = FakeMeter()
         self.health = FakeHealth(self.faults)
         self.joins = FakeJoins(self.faults) if beside is None else beside.joins
-        self.sleep = FakeSleep(self.faults) if beside is None else beside.sleep
         self.commitments = FakeCommitments(faults=self.faults) if beside is None else beside.commitments
         self.policy_ports = fake_ports(self.faults) if beside is None else beside.policy_ports
         self.context = FlowContext(
@@ -164,8 +165,8 @@ class Stage:
             meter=self.meter,
             health=self.health,
             joins=self.joins,
-            sleep=self.sleep,
             commitments=self.commitments,
+            policy_ports=ports_of(self.policy_ports, tuple(self.policy_ports)),
         )
         self.nominal = {item.instance_type: item.memory_info.size_in_mi_b * MIB for item in sold.types}
         self._true_memory = true_memory
@@ -180,10 +181,15 @@ class Stage:
         )
         self.types = {item.name: item for item in formula}
 
+    @property
+    def sleep(self) -> FakeSleep:
+        """The notes of sleep."""
+        return cast("FakeSleep", self.policy_ports["sleep"]["sleep"])
+
     def with_policies(self) -> Stage:
         """Let flows use the optional features that the settings switch on."""
         on = self.settings.policies_on
-        self.context = replace(self.context, policies=on, policy_ports=ports_of(self.policy_ports, on))
+        self.context = replace(self.context, policies=on)
         return self
 
     # What users do

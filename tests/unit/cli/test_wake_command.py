@@ -34,7 +34,7 @@ class Woken:
         monkeypatch.setattr(command, "sole_cluster", lambda _: "demo")
         monkeypatch.setattr(command, "cluster_settings_of", lambda *_: self.settings)
         monkeypatch.setattr("shiplap.aws.session.client", lambda *_: None)
-        monkeypatch.setattr("shiplap.aws.dynamodb.sleep_notes.DynamoSleep", lambda *_: self)
+        monkeypatch.setattr("shiplap.aws.policies.sleep_adapters.DynamoSleep", lambda *_: self)
 
     def wake(self, cluster: str, woken_at: int, awake_until: int) -> None:
         if self.failure is not None:

@@ -27,7 +27,8 @@ from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
-from shiplap_lab.fakes.state import FakeJoins, FakeSleep
+from shiplap_lab.fakes.state import FakeJoins
+from shiplap_lab.policies.sleep_fakes import FakeSleep
 from tests.kubernetes_objects import typed_node, typed_pod
 from tests.node_claims import node_claim
 
@@ -85,7 +86,7 @@ class _Sleeping:
         known: dict[str, Any] = {
             "clock": FakeClock(OPENS + after_s),
             "meter": self.meter,
-            "sleep": FakeSleep(self.faults),
+            "policy_ports": {"sleep": FakeSleep(self.faults)},
             "joins": FakeJoins(self.faults),
         }
         self.context = FlowContext(**(unused | known | ports))
@@ -104,7 +105,7 @@ class _Sleeping:
 
 @pytest.mark.parametrize(
     ("ports", "settings"),
-    [({}, {"sleep": None}), ({"sleep": None}, {}), ({}, {"disruption": DisruptionSettings(enabled=False)})],
+    [({}, {"sleep": None}), ({"policy_ports": {}}, {}), ({}, {"disruption": DisruptionSettings(enabled=False)})],
     ids=["not wanted", "no store", "no disruption"],
 )
 def test_where_nothing_may_sleep_nothing_is_read(ports: dict[str, Any], settings: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from shiplap.policies.sleep.sleep_state import NODE_POOL, SleepingScope, SleepNo
 from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
-from shiplap_lab.fakes.state import FakeSleep
+from shiplap_lab.policies.sleep_fakes import FakeSleep
 from tests.kubernetes_objects import typed_node
 
 OPENS = int(datetime(2026, 1, 5, 19, tzinfo=UTC).timestamp())
@@ -60,7 +60,8 @@ class _Night:
             self.store.save("blue", notes, OPENS)
         self.faults.clear()
         unused = dict.fromkeys(("compute", "state", "capacity", "catalog", "bus", "timers", "recorder"))
-        ports: dict[str, Any] = {"clock": self.clock, "cluster": self.cluster, "meter": self.meter, "sleep": self.store}
+        ports: dict[str, Any] = {"clock": self.clock, "cluster": self.cluster, "meter": self.meter}
+        ports["policy_ports"] = {"sleep": self.store}
         manifests = Manifests(node_pools=(POOL,))
         settings = ClusterSettings(name="blue", region="eu-west-1", sleep=sleep, manifests=manifests)
         self.round = SleepRound(settings, FlowContext(**(unused | ports | known)))

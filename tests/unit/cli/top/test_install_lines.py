@@ -32,7 +32,8 @@ from shiplap_cli.commands.top.view import View
 from shiplap_cli.inputs.cluster_events import SourceProblem
 from shiplap_cli.installs import installed
 from shiplap_lab.fakes.faults import Faults
-from shiplap_lab.fakes.state import FakeJoins, FakeSleep, FakeState
+from shiplap_lab.fakes.state import FakeJoins, FakeState
+from shiplap_lab.policies.sleep_fakes import FakeSleep
 from tests.conformance.test_price_rules import priced
 from tests.node_claims import node_claim
 

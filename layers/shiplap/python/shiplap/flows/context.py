@@ -30,7 +30,6 @@ from shiplap.ports import (
     ManifestStore,
     MemoryStore,
     Meter,
-    SleepStore,
     SnapshotStore,
     StateStore,
     StatusStore,
@@ -98,9 +97,6 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
 
     memory: MemoryStore | None = None
     """What disruption remembers of nodes between its decisions."""
-
-    sleep: SleepStore | None = None
-    """Notes on the cluster's sleep."""
 
     commitments: CommitmentStore | None = None
     """The account's commitments in the cluster's Region."""

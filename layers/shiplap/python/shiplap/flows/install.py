@@ -48,7 +48,6 @@ from shiplap.ports import (
     ManifestStore,
     MemoryStore,
     NodeIdentities,
-    SleepStore,
     SnapshotStore,
     StateStore,
     StatusStore,
@@ -308,7 +307,6 @@ class Install:
             snapshots=lazily(self._snapshots),
             manifests=lazily(self._manifests),
             memory=lazily(lambda: self.memory),
-            sleep=lazily(self._sleep),
             commitments=lazily(lambda: self._commitments(cluster.region)),
             optional=self.optional,
             policies=cluster.policies_on,
@@ -405,11 +403,6 @@ class Install:
         from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415
 
         return DynamoJoins(client("dynamodb"), self._names.state_table)
-
-    def _sleep(self) -> SleepStore:
-        from shiplap.aws.dynamodb.sleep_notes import DynamoSleep  # noqa: PLC0415
-
-        return DynamoSleep(client("dynamodb"), self._names.state_table)
 
     def _state(self) -> StateStore:
         from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415

@@ -70,7 +70,6 @@ from shiplap.ports.stores import (
     KnownCapacity,
     ManifestStore,
     MemoryStore,
-    SleepStore,
     SnapshotStore,
     StatusStore,
 )
@@ -125,7 +124,6 @@ __all__ = [
     "NodeIdentities",
     "OfferingFailure",
     "Refusals",
-    "SleepStore",
     "SnapshotStore",
     "StateStore",
     "StatusStore",

@@ -13,7 +13,6 @@ from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.policies.commitments.account_commitments import AccountCommitments
-from shiplap.policies.sleep.sleep_state import SleepNotes
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 
@@ -118,27 +117,6 @@ class MemoryStore(Protocol):
 
     def save(self, cluster: str, memory: DecisionMemory) -> None:
         """Raises StoreError."""
-        ...
-
-
-class SleepStore(Protocol):
-    """Stores the notes of each cluster's sleep, in table `state`."""
-
-    def read(self, cluster: str) -> SleepNotes:
-        """Read everything, consistently; empty notes if there are none. Raises StoreError."""
-        ...
-
-    def save(self, cluster: str, notes: SleepNotes, now: float) -> SleepNotes:
-        """Replace all but the wake of a person; returns the notes as written, their version one higher.
-
-        Raises:
-            ConditionFailed: others have written since the notes were read.
-            StoreError.
-        """
-        ...
-
-    def wake(self, cluster: str, woken_at: int, awake_until: int) -> None:
-        """Note that a person wakes the cluster, epoch seconds; the last one counts. Raises StoreError."""
         ...
 
 

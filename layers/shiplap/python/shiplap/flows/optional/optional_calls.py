@@ -75,7 +75,6 @@ SHOWN_OBJECTS = OptionalPart("objects whose status is written", ClusterUnreachab
 """Nodes and NodeClaims of a cluster of thousands. They are read for what users have deleted, too, which therefore does
 not rest when only writing hangs."""
 SICK_INSTANCES = OptionalPart("status checks", AwsUnavailable, call_s=5.0)
-SLEEP = OptionalPart("notes of sleep")
 SNAPSHOTS = OptionalPart("snapshots of pods", call_s=5.0)
 """Of 100,000 pods it has 10 MB. Without it the pods are listed."""
 STEERED_PODS = OptionalPart("nominated pods", ClusterUnreachable, budget_s=15.0)

@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING
 
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
-from shiplap.flows.optional.optional_calls import JOINS, SLEEP
+from shiplap.flows.optional.optional_calls import JOINS, OptionalPart
+from shiplap.flows.optional.policy_port import PolicyPort
 from shiplap.instances.readiness.joins import JoinHistory
 from shiplap.policies.sleep.sleep_state import SleepNotes, SleepState, is_any_open, sleep_state
+from shiplap.policies.sleep.sleep_store import SleepStore
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
     pass
 
 _LOG = logging.getLogger(__name__)
+
+SLEEP = PolicyPort[SleepStore]("sleep", OptionalPart("notes of sleep"))
+"""The port to the notes of the cluster's sleep."""
 
 
 def read_sleep(settings: ClusterSettings, context: FlowContext, joins: JoinHistory | None = None) -> SleepState | None:
@@ -29,13 +34,14 @@ def read_sleep(settings: ClusterSettings, context: FlowContext, joins: JoinHisto
         context: its ports.
         joins: how its nodes have joined, if that was read before.
     """
-    if settings.sleep is None or context.sleep is None or not settings.disruption.enabled:
+    store = context.policy_port(SLEEP)
+    if settings.sleep is None or store is None or not settings.disruption.enabled:
         return None  # where no node may leave, no pod need wait
     now, pools = context.clock.now(), settings.manifests.node_pools
     if not is_any_open(settings.sleep, now):
         return sleep_state(settings.sleep, pools, JoinHistory(), SleepNotes(), now)
     try:
-        notes, known = context.within(SLEEP, context.sleep).read(settings.name), joins
+        notes, known = store.read(settings.name), joins
         if known is None:
             known = context.within(JOINS, context.joins).read(settings.name) if context.joins else JoinHistory()
     except StoreError as error:

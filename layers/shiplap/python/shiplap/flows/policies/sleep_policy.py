@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shiplap.disruption.commands import Decision, DisruptionProposal, Reason
 from shiplap.flows.policies.policy import DecisionFacts, Policy
-from shiplap.flows.policies.sleep_inputs import read_sleep
+from shiplap.flows.policies.sleep_inputs import SLEEP, read_sleep
 from shiplap.instances.readiness.joins import JoinHistory
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
@@ -25,6 +25,7 @@ class SleepPolicy(Policy):
     """Sleep: read with the supply of an invocation, noted before nodes leave, and asked again before pods do."""
 
     reason = Reason.ASLEEP
+    ports = (SLEEP,)
 
     def planning_input(self, facts: DecisionFacts) -> SleepInput | None:
         """Return what sleeps now."""

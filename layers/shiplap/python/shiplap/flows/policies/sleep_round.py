@@ -14,7 +14,8 @@ from shiplap.disruption.commands import Decision, DisruptionProposal, Reason
 from shiplap.errors import ClusterError, StoreError
 from shiplap.flows import cluster_metrics
 from shiplap.flows.context import FlowContext
-from shiplap.flows.optional.optional_calls import POD_EVENTS, SLEEP
+from shiplap.flows.optional.optional_calls import POD_EVENTS
+from shiplap.flows.policies.sleep_inputs import SLEEP
 from shiplap.kubernetes.objects import Event, EventSource, Node, ObjectReference
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.policies.sleep.sleep_state import SleepState, with_rehearsals, with_taken
@@ -41,12 +42,11 @@ class SleepRound:
 
         What cannot be noted does not begin: the next minute tries again.
         """
-        settings, store = self._settings.sleep, self._context.sleep
+        settings, store = self._settings.sleep, self._context.policy_port(SLEEP)
         others = tuple(item for item in proposals if item.reason is not Reason.ASLEEP)
         tell_doubts(self._settings, state, self._context)
         if settings is None or store is None or state is None or not state.scopes:
             return others
-        store = self._context.within(SLEEP, store)
         now, name, pools = self._context.clock.now(), self._settings.name, self._settings.manifests.node_pools
         leaving = sum(len(item.nodes) for item in proposals if item.reason is Reason.ASLEEP)
         try:

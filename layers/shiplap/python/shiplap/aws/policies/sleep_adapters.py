@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from shiplap.aws.dynamodb.items import expiry, number, of_version, put_if, query, text
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.failures import store_errors
+from shiplap.aws.policy_adapters import MakePorts, PolicyResources
 from shiplap.errors import ConditionFailed, StoreError
 from shiplap.policies.sleep.sleep_state import SleepNotes
 
@@ -27,6 +28,11 @@ WAKE_REMEMBERED_S = 9 * 24 * 3600
 
 _NOTES, _WAKE = "NOTES", "WAKE"
 _DECODER = msgspec.json.Decoder(SleepNotes)
+
+
+def adapters(resources: PolicyResources) -> MakePorts:
+    """Return how to make the port to the notes of sleep."""
+    return {"sleep": lambda: DynamoSleep(resources.client("dynamodb"), resources.state_table)}
 
 
 class DynamoSleep:
