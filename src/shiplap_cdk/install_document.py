@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from ipaddress import ip_network
 from pathlib import Path
@@ -23,7 +23,7 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.instances.catalog.ami_families import family_of
 from shiplap.manifests.claim_rules import ClaimRule, rule_problems
-from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
+from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
 from shiplap.manifests.decoding import Path as Where
 from shiplap.manifests.decoding import Problem, decode, field_name
 from shiplap.manifests.files.documents import Document, files_of, read_documents, read_file
@@ -34,8 +34,6 @@ from shiplap.manifests.shiplap_annotations import ON_DEMAND_DISCOUNT
 from shiplap.policies.ceilings.ceilings import Ceiling, ceiling_problems
 from shiplap.policies.commitments.account_commitments import CommitmentSettings
 from shiplap.policies.policy_settings import chosen
-from shiplap.policies.sleep.sleep_settings import SleepSettings
-from shiplap.policies.sleep.sleep_state import annotation_problem
 from shiplap.regions import exists, partition_of
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSettings, Settings
 from shiplap_cdk.policy_document import PolicyDocument, documents
@@ -90,8 +88,8 @@ class ClusterDocument(_Part, frozen=True):
     API server, and the lists beside it say what its EC2NodeClasses may name (see `AllowedResources`). `node_roles`
     names roles, beside those of the EC2NodeClasses, that instance profiles of this cluster carry. `volume_keys`
     names KMS keys, by id, ARN or alias, beside those of the EC2NodeClasses: the one that the account encrypts
-    volumes with by default, for example. `watch` and `audit` are sources of events beside the sweep. `sleep` says what
-    sleeps when; nothing does without it.
+    volumes with by default, for example. `watch` and `audit` are sources of events beside the sweep. Optional
+    features add keys of their own (`written_install`).
     """
 
     name: str
@@ -135,7 +133,6 @@ class ClusterDocument(_Part, frozen=True):
     improve_s: float = msgspec.field(default=IMPROVE_S, name="improveSeconds")
     claim_rules: tuple[ClaimRule, ...] = ()
     disruption: DisruptionSettings = DisruptionSettings()
-    sleep: SleepSettings | None = None
     ceilings: tuple[Ceiling, ...] = ()
 
     @property
@@ -389,8 +386,7 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     if not manifests_path.exists():
         raise _refusal(source, ("clusters", index, "manifests"), f"{manifests_path} does not exist")
     values["manifests"] = load_manifests([manifests_path])
-    if document.sleep is not None:
-        _refuse_sleep_of_others(source, index, document.sleep, values["manifests"].node_pools)
+    _refuse_misfits(source, index, document, values["manifests"])
     _refuse_roles_that_iam_cannot_have(manifests_path, document.name)
     _refuse_other_partitions(manifests_path, install.region)
     if install.commitments is not None:
@@ -400,20 +396,13 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     return ServedCluster(written, ClusterSettings(**values))
 
 
-def _refuse_sleep_of_others(source: Document, index: int, sleep: SleepSettings, pools: Sequence[NodePool]) -> None:
-    """Raises InvalidManifests for what could never sleep. What is read later stays awake."""
-    by_name = {pool.metadata.name: pool for pool in pools}
-    problems = []
-    for place, name in enumerate(sleep.node_pools):
-        pool = by_name.get(name)
-        where: Where = ("clusters", index, "sleep", "nodePools", place)
-        if pool is None:
-            known = ", ".join(sorted(by_name)) or "none"
-            problems.append(_refusal(source, where, f"NodePool {name!r} is not in the manifests; there are {known}"))
-        elif pool.spec.replicas is not None:
-            problems.append(_refusal(source, where, f"NodePool {name!r} is static: its `replicas` say how many nodes"))
-        elif reason := annotation_problem(pool):
-            problems.append(_refusal(source, where, reason))
+def _refuse_misfits(source: Document, index: int, document: ClusterDocument, manifests: Manifests) -> None:
+    """Raises InvalidManifests for what optional features name and the manifests do not have."""
+    problems = [
+        _refusal(source, ("clusters", index, _key(name), *field), reason)
+        for name, part in _of_clusters()
+        for field, reason in part.misfits(getattr(document, name), manifests)
+    ]
     if problems:
         raise InvalidManifests(problems)
 
@@ -597,7 +586,6 @@ def _problems_of_parts(cluster: ClusterDocument) -> Iterator[Problem]:
         "podTopologySpread": cluster.pod_topology_spread.problems(),
         "claimRules": rule_problems(cluster.claim_rules),
         "disruption": cluster.disruption.problems(),
-        "sleep": cluster.sleep.problems() if cluster.sleep is not None else (),
         "ceilings": ceiling_problems(cluster.ceilings, of_account=False),
     }
     parts |= {_key(name): document.problems(getattr(cluster, name)) for name, document in _of_clusters()}

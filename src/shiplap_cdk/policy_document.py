@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.decoding import Problem
 from shiplap.policies.policy_settings import PolicySettings
 from shiplap.policies.registry import parts
@@ -28,6 +29,10 @@ class PolicyDocument:
 
     def problems(self, written: Any) -> Iterable[Problem]:
         """Return what is wrong with the key of a cluster: the field below it, and the reason."""
+        return ()
+
+    def misfits(self, written: Any, manifests: Manifests) -> Iterable[Problem]:
+        """Return what the key of a cluster names and its manifests do not have: the field below it, and the reason."""
         return ()
 
     def grants(self) -> Sequence[Grant]:

@@ -101,7 +101,7 @@ class Shiplap(Construct):
             queues=self.queues,
             topic_arn=document.alarm_topic,
             has_live_manifests=has_live_manifests,
-            has_sleep=any(cluster.settings.sleep is not None for cluster in install.clusters),
+            has_sleep=any("sleep" in cluster.settings.policies_on for cluster in install.clusters),
         )
 
     def _network(self, name: str, install: InstallConfig, common: Common) -> NetworkGroup:

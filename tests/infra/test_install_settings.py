@@ -516,7 +516,9 @@ def test_sleep_is_compiled_and_read_by_functions(folder: Path) -> None:
     line = f"    sleep: {{nodePools: [{pool}], mostNodes: 3, windows: [{{when: 'daily 19:00-07:00 UTC'}}]}}\n"
     asleep = written(folder, WRITTEN + line).settings()
 
-    assert asleep.clusters[0].sleep == SleepSettings((pool,), 3, (WindowSettings("daily 19:00-07:00 UTC"),))
+    assert asleep.clusters[0].policy(SleepSettings) == SleepSettings(
+        (pool,), 3, (WindowSettings("daily 19:00-07:00 UTC"),)
+    )
     assert msgspec.json.decode(msgspec.json.encode(asleep), type=Settings) == asleep
     assert b"sleep" not in msgspec.json.encode(written(folder, WRITTEN).settings())
 

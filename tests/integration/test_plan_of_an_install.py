@@ -24,6 +24,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.policy_settings import chosen
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap.ports import OfferingFailure, Refusals
@@ -266,7 +267,7 @@ def test_what_sleeps_waits_as_the_functions_let_it_wait_until_somebody_wakes_it(
 ) -> None:
     hours = [time.strftime("%H:%M", time.gmtime(time.time() + 3600 * shift)) for shift in (-2, 3)]
     sleep = SleepSettings(("default",), 5, (WindowSettings(f"daily {hours[0]}-{hours[1]} UTC"),))
-    live.settings = msgspec.structs.replace(live.settings, sleep=sleep)
+    live.settings = msgspec.structs.replace(live.settings, policies=chosen(sleep))
     assert live.says("plan", "--cluster", "blue")["nodeClaims"]
     assert live.says("plan", "--cluster", "blue")["sleep"]["scopes"][0]["rehearsal"] is True
 
@@ -315,7 +316,7 @@ def test_plan_and_disrupt_name_the_nodes_that_would_leave_in_a_rehearsal(
 
     hours = [time.strftime("%H:%M", time.gmtime(time.time() + 3600 * shift)) for shift in (-2, 3)]
     sleep = SleepSettings(("default",), 5, (WindowSettings(f"daily {hours[0]}-{hours[1]} UTC"),))
-    live.settings = msgspec.structs.replace(live.settings, sleep=sleep)
+    live.settings = msgspec.structs.replace(live.settings, policies=chosen(sleep))
 
     assert live.says("plan", "--cluster", "blue")["sleep"]["rehearsed"] == [planned.name]
     assert live.says("disrupt", "--cluster", "blue", code=1)["rehearsed"] == [planned.name]

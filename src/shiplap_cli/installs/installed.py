@@ -44,6 +44,7 @@ from shiplap.policies.ceilings.ceiling_use import cluster_spending
 from shiplap.policies.commitments.account_commitments import AccountCommitments
 from shiplap.policies.commitments.commitment_input import CommitmentInput, CommitmentsInUse
 from shiplap.policies.sleep.sleep_input import SleepInput
+from shiplap.policies.sleep.sleep_settings import SleepSettings
 from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_state
 from shiplap.ports import CapacityStore, DecisionState
 from shiplap.scheduling.model.scheduling_plan import Plan, Unschedulable
@@ -190,9 +191,10 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
     def _sleep(self, settings: ClusterSettings, at: float) -> SleepInput | None:
         """Return the sleep state by the install's settings and by the NodePools that are planned with."""
         known = self.settings
-        if known is None or known.sleep is None or not known.disruption.enabled:
+        wanted = None if known is None else known.policy(SleepSettings)
+        if known is None or wanted is None or not known.disruption.enabled:
             return None
-        return SleepInput(sleep_state(known.sleep, settings.manifests.node_pools, self.joins, self.sleep_notes, at))
+        return SleepInput(sleep_state(wanted, settings.manifests.node_pools, self.joins, self.sleep_notes, at))
 
     def _spending(self, state: DecisionState, claims: Sequence[NodeClaim], at: float) -> CeilingInput | None:
         """Return the room that the install's ceilings leave; nodes that ended since the last posting are not seen."""
@@ -300,7 +302,7 @@ def _read_install(install: DeployedInstall, cluster: str, now: float, notes: lis
         busy = busy.union(*(command.busy for command in under_way))
     joins = install.joins()
     notes_of_sleep = SleepNotes()
-    if mine is not None and mine.sleep is not None:
+    if mine is not None and mine.policy(SleepSettings) is not None:
         sleep = install.sleep_notes()
         notes_of_sleep = read_or_note(notes, "notes of sleep", _AWAKE, lambda: sleep.read(cluster), SleepNotes())
     return InstalledCluster(

@@ -15,7 +15,8 @@ PlantedDefect = tuple[Callable[[], list[tuple[Any, str, Any]]], tuple[str, ...]]
 
 def settings_of_policies(scenario: Scenario) -> list[PolicySettings]:
     """Return the settings of features, as each cluster of a scenario has them."""
-    return [module.settings(scenario) for _, module in parts("shiplap_lab", "play")]
+    found = (module.settings(scenario) for _, module in parts("shiplap_lab", "play"))
+    return [item for item in found if item is not None]
 
 
 def fake_ports(faults: Faults) -> dict[str, dict[str, object]]:

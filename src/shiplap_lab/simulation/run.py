@@ -268,7 +268,6 @@ class Simulation:
             vm_memory_overhead_percent=cluster.vm_memory_overhead_percent,
             reserved_enis=cluster.reserved_enis,
             prefix_delegation=cluster.prefix_delegation,
-            sleep=self._play.scenario.sleep.settings if self._play.scenario.sleep is not None else None,
             ceilings=cluster.ceilings,
             account_ceilings=self._play.scenario.ceilings,
             disruption=self._disruption,

@@ -12,6 +12,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import WarmMemory, counted_errors
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.joins import JoinHistory
+from shiplap.policies.sleep.sleep_settings import SleepSettings
 from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_state, with_rehearsals
 from shiplap.ports import Clock, Instance
 from shiplap.settings import ClusterSettings, Settings
@@ -104,7 +105,7 @@ class SimulatedInstall:
         """The functions have seen the windows of the week before, and noted what was a rehearsal."""
         now = int(self.stage.loop.now())
         for cluster in self.settings.clusters:
-            sleep, pools, notes = cluster.sleep, cluster.manifests.node_pools, SleepNotes()
+            sleep, pools, notes = cluster.policy(SleepSettings), cluster.manifests.node_pools, SleepNotes()
             for at in range(now - _WEEK_S, now, _SEEN_EVERY_S):
                 if sleep is not None and sleep_state(sleep, pools, JoinHistory(), notes, at).scopes:
                     notes = with_rehearsals(sleep, pools, notes, at)

@@ -29,6 +29,7 @@ from shiplap.flows.schedule import entry
 from shiplap.flows.shown_claims import show_claims
 from shiplap.flows.sweep.manifest_statuses import publish_statuses
 from shiplap.policies.commitments.account_commitments import CommitmentSettings
+from shiplap.policies.policy_settings import chosen
 from shiplap.policies.registry import POLICIES, flow_of
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.ports import DeadLetters
@@ -111,7 +112,7 @@ def sweeping_sleep() -> Played:
     """As `sweeping`, at an hour at which a pool sleeps."""
     played = sweeping()
     windows = (WindowSettings("daily 00:00-23:59 UTC"),)
-    played.stage.settings = replace(played.stage.settings, sleep=SleepSettings(("nobody",), 5, windows))
+    played.stage.settings = replace(played.stage.settings, policies=chosen(SleepSettings(("nobody",), 5, windows)))
     return played
 
 

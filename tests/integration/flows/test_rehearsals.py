@@ -15,6 +15,7 @@ from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.readiness.nodeclass_status import ALLOWED_FOR_S, REFUSED_FOR_S, DryRuns, NodeClassStatus
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
+from shiplap.policies.policy_settings import chosen
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap_lab.fakes.stores import FakeDryRuns, FakeStatus
@@ -79,7 +80,7 @@ def test_classes_of_node_pools_that_sleep_are_tried_as_well() -> None:
     ground = Ground()
     sleep = SleepSettings(("a", "b"), 5, (WindowSettings("daily 20:00-06:00 UTC"),))
     stage = ground.stage
-    stage.settings = msgspec.structs.replace(stage.settings, sleep=sleep)
+    stage.settings = msgspec.structs.replace(stage.settings, policies=chosen(sleep))
     digest = sleep_digest(sleep, stage.settings.manifests.node_pools)
     stage.sleep.save(stage.name, SleepNotes(digest, {"0": 1}), stage.clock.now())
     stage.add_pods(1)

@@ -11,6 +11,7 @@ from shiplap.errors import StoreError
 from shiplap.kubernetes.labels import EXCLUDE_BALANCERS
 from shiplap.manifests.nodeclaim import FINAL, ClaimState
 from shiplap.manifests.shiplap_annotations import SLEEP
+from shiplap.policies.policy_settings import chosen
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import UNKNOWN_JOIN_S, SleepNotes, sleep_digest
 from shiplap.records.disruption_record import DisruptionRecord, decided_again, is_disruption, read
@@ -31,7 +32,7 @@ class Sleepy(Disrupted):
     def __init__(self, *, rehearsed: bool = True, most: int = 5, when: str = "daily 19:00-07:00 UTC") -> None:
         super().__init__(budget="100%")
         self.settings = msgspec.structs.replace(
-            self.settings, sleep=SleepSettings(("default",), most, (WindowSettings(when),))
+            self.settings, policies=chosen(SleepSettings(("default",), most, (WindowSettings(when),)))
         )
         self.clock.advance((EVENING_S - self.clock.now()) % DAY_S)
         self.opens_at = self.clock.now() + 3600
@@ -39,8 +40,9 @@ class Sleepy(Disrupted):
         self.controllers()
         self.play_on()
         self.run_pods()
-        if rehearsed and self.settings.sleep is not None:
-            digest = sleep_digest(self.settings.sleep, self.settings.manifests.node_pools)
+        sleep = self.settings.policy(SleepSettings)
+        if rehearsed and sleep is not None:
+            digest = sleep_digest(sleep, self.settings.manifests.node_pools)
             self.sleep.save(self.name, SleepNotes(digest, {"0": 1}), self.clock.now())
         self.clock.advance(self.opens_at - 300 - self.clock.now())
         self.faults.clear()
@@ -318,7 +320,7 @@ def test_nodes_come_back_one_by_one_and_others_have_gone() -> None:
 def test_a_drain_ends_when_nothing_sleeps_any_more(what: str) -> None:
     stage = Draining()
     if what == "off":
-        stage.settings = msgspec.structs.replace(stage.settings, sleep=None)
+        stage.settings = msgspec.structs.replace(stage.settings, policies=())
     elif what == "unread":
 
         def broken(*_: object) -> None:
@@ -413,7 +415,7 @@ def test_nothing_is_read_or_written_without_settings_or_by_day() -> None:
     stage = Sleepy()
     stage.minutes(3)
     assert not [point for point in stage.faults.points if " sleep." in point]
-    for change in ({"sleep": None}, {"disruption": DisruptionSettings(enabled=False)}):
+    for change in ({"policies": ()}, {"disruption": DisruptionSettings(enabled=False)}):
         off = Sleepy()
         off.settings = msgspec.structs.replace(off.settings, **change)
         off.until(off.opens_at + 600)

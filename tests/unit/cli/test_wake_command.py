@@ -10,6 +10,7 @@ import pytest
 
 from shiplap.errors import AwsError, StoreError
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.policies.policy_settings import chosen
 from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import SleepingScope, SleepState
@@ -27,8 +28,8 @@ class Woken:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, when: str = ALWAYS) -> None:
         self.calls: list[tuple[str, int, int]] = []
-        sleep = SleepSettings(("dev",), 5, (WindowSettings(when),)) if when else None
-        self.settings = ClusterSettings(name="demo", region="eu-west-1", sleep=sleep)
+        sleep = (SleepSettings(("dev",), 5, (WindowSettings(when),)),) if when else ()
+        self.settings = ClusterSettings(name="demo", region="eu-west-1", policies=chosen(*sleep))
         self.failure: Exception | None = None
         monkeypatch.setattr(command, "find_install", lambda **_: DeployedInstall("b", {"StateTable": "state"}))
         monkeypatch.setattr(command, "sole_cluster", lambda _: "demo")

@@ -21,6 +21,7 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.policies.policy_settings import chosen
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import SleepState
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
@@ -93,7 +94,7 @@ class _Sleeping:
 
     def read(self, joins: JoinHistory | None = None, **settings: Any) -> SleepState | None:
         known: dict[str, Any] = {
-            "sleep": SleepSettings(("dev",), 3, (WindowSettings("daily 19:00-07:00 UTC"),)),
+            "policies": chosen(SleepSettings(("dev",), 3, (WindowSettings("daily 19:00-07:00 UTC"),))),
             "manifests": Manifests(node_pools=(POOL,)),
         }
         return read_sleep(ClusterSettings(name="blue", region="eu-west-1", **known | settings), self.context, joins)
@@ -105,7 +106,7 @@ class _Sleeping:
 
 @pytest.mark.parametrize(
     ("ports", "settings"),
-    [({}, {"sleep": None}), ({"policy_ports": {}}, {}), ({}, {"disruption": DisruptionSettings(enabled=False)})],
+    [({}, {"policies": ()}), ({"policy_ports": {}}, {}), ({}, {"disruption": DisruptionSettings(enabled=False)})],
     ids=["not wanted", "no store", "no disruption"],
 )
 def test_where_nothing_may_sleep_nothing_is_read(ports: dict[str, Any], settings: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.policies.sleep_round import MOST_TOLD, SleepRound
 from shiplap.kubernetes.objects import Event
 from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.policies.policy_settings import chosen
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import NODE_POOL, SleepingScope, SleepNotes, SleepState, sleep_digest
 from shiplap.settings import ClusterSettings
@@ -63,7 +64,9 @@ class _Night:
         ports: dict[str, Any] = {"clock": self.clock, "cluster": self.cluster, "meter": self.meter}
         ports["policy_ports"] = {"sleep": self.store}
         manifests = Manifests(node_pools=(POOL,))
-        settings = ClusterSettings(name="blue", region="eu-west-1", sleep=sleep, manifests=manifests)
+        settings = ClusterSettings(
+            name="blue", region="eu-west-1", policies=chosen(*(() if sleep is None else (sleep,))), manifests=manifests
+        )
         self.round = SleepRound(settings, FlowContext(**(unused | ports | known)))
 
     @property
@@ -140,7 +143,7 @@ def test_where_nothing_sleeps_nothing_leaves_for_it(known: dict[str, Any], state
 def test_a_function_without_the_store_lets_nothing_leave() -> None:
     unused = dict.fromkeys(("compute", "cluster", "state", "capacity", "catalog", "bus", "timers", "recorder"))
     ports: dict[str, Any] = {"clock": FakeClock(OPENS), "meter": FakeMeter()}
-    settings = ClusterSettings(name="blue", region="eu-west-1", sleep=SETTINGS)
+    settings = ClusterSettings(name="blue", region="eu-west-1", policies=chosen(SETTINGS))
     assert SleepRound(settings, FlowContext(**(unused | ports))).noted((leave("n"), EMPTY), ASLEEP) == (EMPTY,)
 
 

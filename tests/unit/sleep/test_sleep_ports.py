@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from shiplap.flows import install as installs
 from shiplap.flows.install import Install
 from shiplap.flows.policies.sleep_inputs import SLEEP
+from shiplap.policies.policy_settings import chosen
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("own_logger")
 
 NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle", "https://sqs/dead", "platform")
 AWAKE = ClusterSettings(name="blue", region="us-east-1", endpoint="https://blue.example", token="t")
-ASLEEP = replace(AWAKE, sleep=SleepSettings(("dev",), 3, (WindowSettings("daily 19:00-07:00 UTC"),)))
+ASLEEP = replace(AWAKE, policies=chosen(SleepSettings(("dev",), 3, (WindowSettings("daily 19:00-07:00 UTC"),))))
 
 
 def test_notes_are_read_from_a_table_of_the_install_once_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ from shiplap.policies.ceilings.ceilings import Ceiling
 from shiplap.policies.commitments.account_commitments import CommitmentSettings
 from shiplap.policies.policy_settings import ChosenPolicy
 from shiplap.policies.registry import POLICIES
-from shiplap.policies.sleep.sleep_settings import SleepSettings
 
 S = TypeVar("S")
 
@@ -141,9 +140,6 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     disruption: DisruptionSettings = DisruptionSettings()
     """Bounds what may be disrupted for money."""
 
-    sleep: SleepSettings | None = None
-    """What sleeps when; None for nothing."""
-
     policies: tuple[ChosenPolicy, ...] = ()
     """The settings of optional features (`policies.policy_settings.chosen`)."""
 
@@ -161,7 +157,6 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         """The names of the optional features that are on, in the order of the registry."""
         on = {
             "commitments": self.commitments is not None,
-            "sleep": self.sleep is not None,
             "ceilings": self.has_ceilings,
             **{item.name: item.settings.is_on for item in self.policies},
         }

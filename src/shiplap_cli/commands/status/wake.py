@@ -10,6 +10,7 @@ import typer
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.kubernetes.timestamps import epoch, rfc3339
 from shiplap.manifests.times import go_seconds
+from shiplap.policies.sleep.sleep_settings import SleepSettings
 from shiplap.policies.sleep.sleep_state import is_any_open
 from shiplap.settings import ClusterSettings
 from shiplap_cli.hints import with_hint
@@ -74,9 +75,10 @@ def wake(
 
 def _refusal(settings: ClusterSettings, cluster: str, now: float, *, given: bool) -> str:
     """Return why there is nothing to wake; empty if there is something."""
-    if settings.sleep is None:
+    sleep = settings.policy(SleepSettings)
+    if sleep is None:
         return f"nothing of cluster {cluster} may sleep: shiplap.yaml has no `sleep` for it"
-    if not given and not is_any_open(settings.sleep, now):
+    if not given and not is_any_open(sleep, now):
         return f"no window of cluster {cluster} is open: name a time by --until to keep it awake until then"
     return ""
 

@@ -21,6 +21,7 @@ from shiplap.policies.ceilings.ceiling_use import ClusterSpending, cluster_spend
 from shiplap.policies.ceilings.ceilings import CeilingUse, dollars
 from shiplap.policies.ceilings.ledger import SpendingLedger
 from shiplap.policies.sleep.sleep_input import SleepInput
+from shiplap.policies.sleep.sleep_settings import SleepSettings
 from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_state
 from shiplap.ports import FlightRecords, StateStore
 from shiplap.records.disruption_record import Headline, headline
@@ -159,11 +160,14 @@ def sleep_reader(resources: FollowedResources, clock: Callable[[], float]) -> Ca
 
     def read() -> Sequence[str]:
         notes = resources.install.sleep_notes().read(resources.cluster)
-        if notes == SleepNotes() or resources.settings.sleep is None or resources.settings.live_manifests:
+        if notes == SleepNotes():  # the settings are not looked up for nothing
+            return ()
+        wanted = resources.settings.policy(SleepSettings)
+        if wanted is None or resources.settings.live_manifests:
             return ()
         joins = resources.install.joins().read(resources.cluster)
         pools = resources.settings.manifests.node_pools
-        return tuple(sleep_lines(SleepInput(sleep_state(resources.settings.sleep, pools, joins, notes, clock()))))
+        return tuple(sleep_lines(SleepInput(sleep_state(wanted, pools, joins, notes, clock()))))
 
     return read
 

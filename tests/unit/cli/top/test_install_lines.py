@@ -16,6 +16,7 @@ from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
 from shiplap.policies.ceilings.ledger import HOUR_S, MonthOfSpending, SpendingLedger
+from shiplap.policies.policy_settings import chosen
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap.settings import ClusterSettings
@@ -138,7 +139,11 @@ class TestSleep:
 
     def asleep(self, **fields: Any) -> ClusterSettings:
         return ClusterSettings(
-            name="prod", region="eu-west-1", sleep=self.SLEEP, manifests=Manifests(node_pools=(self.POOL,)), **fields
+            name="prod",
+            region="eu-west-1",
+            policies=chosen(self.SLEEP),
+            manifests=Manifests(node_pools=(self.POOL,)),
+            **fields,
         )
 
     def slept(self, faults: Faults | None = None) -> FakeSleep:

@@ -18,6 +18,9 @@ class PolicySettings:
     policy: ClassVar[str]
     """Name of the policy in the registry."""
 
+    leaves_pods_out: ClassVar[bool] = False
+    """True if the feature keeps pods out of plans: trials of launches are planned without it."""
+
     @property
     def is_on(self) -> bool:
         """True if the feature takes part in decisions."""

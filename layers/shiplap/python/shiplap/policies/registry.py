@@ -41,7 +41,12 @@ POLICIES: tuple[PolicyEntry, ...] = (
         "commitments.commitment_input:CommitmentInput",
         "commitments.commitment_input:CommitmentsInUse",
     ),
-    PolicyEntry("sleep", "sleep_policy:SleepPolicy", "sleep.sleep_input:SleepInput"),
+    PolicyEntry(
+        "sleep",
+        "sleep_policy:SleepPolicy",
+        "sleep.sleep_input:SleepInput",
+        settings="sleep.sleep_settings:SleepSettings",
+    ),
     PolicyEntry("ceilings", "ceiling_policy:CeilingPolicy", "ceilings.ceiling_input:CeilingInput"),
     PolicyEntry(
         "spot_risk",

@@ -13,6 +13,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import JOINS, OptionalPart
 from shiplap.flows.optional.policy_port import PolicyPort
 from shiplap.instances.readiness.joins import JoinHistory
+from shiplap.policies.sleep.sleep_settings import SleepSettings
 from shiplap.policies.sleep.sleep_state import SleepNotes, SleepState, is_any_open, sleep_state
 from shiplap.policies.sleep.sleep_store import SleepStore
 from shiplap.settings import ClusterSettings
@@ -35,11 +36,12 @@ def read_sleep(settings: ClusterSettings, context: FlowContext, joins: JoinHisto
         joins: how its nodes have joined, if that was read before.
     """
     store = context.policy_port(SLEEP)
-    if settings.sleep is None or store is None or not settings.disruption.enabled:
+    wanted = settings.policy(SleepSettings)
+    if wanted is None or store is None or not settings.disruption.enabled:
         return None  # where no node may leave, no pod need wait
     now, pools = context.clock.now(), settings.manifests.node_pools
-    if not is_any_open(settings.sleep, now):
-        return sleep_state(settings.sleep, pools, JoinHistory(), SleepNotes(), now)
+    if not is_any_open(wanted, now):
+        return sleep_state(wanted, pools, JoinHistory(), SleepNotes(), now)
     try:
         notes, known = store.read(settings.name), joins
         if known is None:
@@ -48,4 +50,4 @@ def read_sleep(settings: ClusterSettings, context: FlowContext, joins: JoinHisto
         context.meter.count("SleepNotesNotRead")
         _LOG.warning("nothing sleeps, what is remembered is not read: %s", error, extra={"cluster": settings.name})
         notes, known = SleepNotes(), JoinHistory()
-    return sleep_state(settings.sleep, pools, known, notes, now)
+    return sleep_state(wanted, pools, known, notes, now)

@@ -18,6 +18,7 @@ from shiplap.flows.optional.optional_calls import POD_EVENTS
 from shiplap.flows.policies.sleep_inputs import SLEEP
 from shiplap.kubernetes.objects import Event, EventSource, Node, ObjectReference
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.policies.sleep.sleep_settings import SleepSettings
 from shiplap.policies.sleep.sleep_state import SleepState, with_rehearsals, with_taken
 from shiplap.settings import ClusterSettings
 
@@ -42,7 +43,7 @@ class SleepRound:
 
         What cannot be noted does not begin: the next minute tries again.
         """
-        settings, store = self._settings.sleep, self._context.policy_port(SLEEP)
+        settings, store = self._settings.policy(SleepSettings), self._context.policy_port(SLEEP)
         others = tuple(item for item in proposals if item.reason is not Reason.ASLEEP)
         tell_doubts(self._settings, state, self._context)
         if settings is None or store is None or state is None or not state.scopes:

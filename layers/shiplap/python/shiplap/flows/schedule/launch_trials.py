@@ -106,7 +106,8 @@ def _first_pods(
     """A cluster without nodes, in which one pod waits for each NodePool whose EC2NodeClass is due."""
     pods = tuple(_pod(pool) for node_class in due for pool in _pools_of(settings, node_class))
     inputs = DecisionInputs(context.clock.now(), DecisionState(0), ClusterView(pods=pods), frozenset())
-    bare = replace(settings, manifests=replace(settings.manifests, capacity_buffers=()), sleep=None)
+    policies = tuple(item for item in settings.policies if not item.settings.leaves_pods_out)
+    bare = replace(settings, manifests=replace(settings.manifests, capacity_buffers=()), policies=policies)
     priced = priced_snapshot(bare, inputs, supply, context)
     plain = SchedulingSettings(min_values_policy="BestEffort")
     return PricedSnapshot(replace(priced.snapshot, settings=plain, piloted=frozenset()))

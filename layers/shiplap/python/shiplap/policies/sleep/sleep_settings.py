@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import ClassVar
 
 import msgspec
 
+from shiplap.policies.policy_settings import PolicySettings
 from shiplap.policies.sleep.sleep_windows import LONGEST_S, Span, merged, parse_window, spans_of
 
 Where = tuple[str | int, ...]
@@ -30,8 +32,13 @@ class WindowSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
         return not self.namespaces and (not self.node_pools or name in self.node_pools)
 
 
-class SleepSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
+class SleepSettings(
+    PolicySettings, msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True
+):
     """`node_pools` are armed: nodes of no others leave for sleep, and never more than `most_nodes` in one sleep."""
+
+    policy: ClassVar[str] = "sleep"
+    leaves_pods_out: ClassVar[bool] = True
 
     node_pools: tuple[str, ...]
     most_nodes: int
