@@ -27,9 +27,9 @@ from shiplap.ports import (
     written_claim,
     written_command,
 )
+from shiplap_lab.faults.functions.versions import as_previous_version
 from shiplap_lab.virtual_time.checked_fakes import CheckedState
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
-from shiplap_lab.virtual_time.versions import as_previous_version
 from tests.dynamodb_local.faulty_transport import FaultyTransport
 
 TABLE = "state"

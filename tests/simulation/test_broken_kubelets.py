@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shiplap_lab.scenarios.scenario import Fault, load
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation.campaign import run_seed
 
 pytestmark = pytest.mark.thorough

@@ -9,13 +9,14 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from shiplap_lab.scenarios.scenario import Fault, FaultKind, Play, load
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.campaign import run_seed
 
 pytestmark = pytest.mark.thorough
 
 
-def mixed(placement: str, *, kinds: tuple[FaultKind, ...] = ()) -> Play:
+def mixed(placement: str, *, kinds: tuple[str, ...] = ()) -> Play:
     """The campaign's scenario, its pods steered in one way and the watch imitated, whatever the seed."""
     play = load("mixed")
     kinds = kinds or play.scenario.chaos_kinds

@@ -15,7 +15,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap_lab.scenarios.scenario import Fault, Play, PodGroup, Wave, load
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.scenarios.scenario import Play, PodGroup, Wave, load
 from shiplap_lab.simulation.run import RunOutcome, Simulation
 from shiplap_lab.virtual_time.fault_injector import Invocation
 

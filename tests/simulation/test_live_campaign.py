@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 from shiplap.flows.interrupt.notices import NoticeKind
 from shiplap.manifests.live.nodeclaim_objects import ClaimObjectChanges
-from shiplap_lab.scenarios.scenario import OBJECT_FAULT_KINDS, Fault, FaultKind, load
-from shiplap_lab.simulation import manifest_faults
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.faults.fault_kinds import FAULTS
+from shiplap_lab.scenarios.scenario import load
+from shiplap_lab.simulation import manifest_promises
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.mutants import planted
@@ -50,7 +52,7 @@ def shown(simulation: Simulation) -> Shown:
         ("own-nodeclaim", (2, "720h", "", 1)),
     ],
 )
-def test_a_fault_shows_in_the_objects_until_it_is_over(kind: FaultKind, during: Shown) -> None:
+def test_a_fault_shows_in_the_objects_until_it_is_over(kind: str, during: Shown) -> None:
     simulation = Simulation(CAMPAIGN, 1, (Fault(kind, at=4, minutes=4),), 0.2)
     start, seen = simulation.loop.now(), dict[int, Shown]()
     simulation.observers.append(lambda: seen.update({round(simulation.loop.now() - start): shown(simulation)}))
@@ -64,7 +66,7 @@ def test_a_fault_shows_in_the_objects_until_it_is_over(kind: FaultKind, during: 
 
 
 @pytest.mark.parametrize("kind", ["manifests-denied", "karpenter-lease", "pools-deleted"])
-def test_nothing_is_launched_while_a_cluster_is_suspended(kind: FaultKind) -> None:
+def test_nothing_is_launched_while_a_cluster_is_suspended(kind: str) -> None:
     simulation = Simulation(CAMPAIGN, 1, (Fault(kind, minutes=6),), 0.2)
     started = simulation.loop.now()
     outcome = simulation.play()
@@ -73,7 +75,7 @@ def test_nothing_is_launched_while_a_cluster_is_suspended(kind: FaultKind) -> No
 
 
 @pytest.mark.parametrize(("kind", "plural"), [("nodeclaims-deleted", "nodeclaims"), ("nodes-deleted", "nodes")])
-def test_what_users_delete_goes_and_its_pods_get_another_node(kind: FaultKind, plural: str) -> None:
+def test_what_users_delete_goes_and_its_pods_get_another_node(kind: str, plural: str) -> None:
     simulation = Simulation(CAMPAIGN, 1, (Fault(kind, at=4, amount=2),), 0.2)
     outcome = simulation.play()
     deleted = {line["name"] for line in map(json.loads, outcome.lines) if line["what"] == "deleted by a user"}
@@ -100,8 +102,9 @@ def test_faults_of_objects_are_drawn_only_where_manifests_are_objects() -> None:
         }
         for is_live in (True, False)
     }
-    assert drawn[True] >= set(OBJECT_FAULT_KINDS)
-    assert not drawn[False] & set(OBJECT_FAULT_KINDS)
+    of_manifests = {kind.name for kind in FAULTS if kind.is_of_manifests}
+    assert drawn[True] >= of_manifests
+    assert not drawn[False] & of_manifests
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_planted_defects_are_found(mutant: str, fault: Fault, said: str) -> None
 
 def test_objects_that_do_not_show_the_claims_at_the_end_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = {"metadata": {"name": "left-out"}}
-    monkeypatch.setattr(manifest_faults, "claim_object_changes", lambda *_: ClaimObjectChanges(created=(lacking,)))
+    monkeypatch.setattr(manifest_promises, "claim_object_changes", lambda *_: ClaimObjectChanges(created=(lacking,)))
     outcome = run_seed(load("live-manifests"), 1, faults=())
     assert [violation.detail for violation in outcome.violations] == [
         "NodeClaim objects do not show the claims: ['left-out']"

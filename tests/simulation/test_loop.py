@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from shiplap_lab.fakes.signals import FakeClock
-from shiplap_lab.scenarios.scenario import Fault
+from shiplap_lab.faults.fault import Fault
 from shiplap_lab.simulation.idle_minutes import IdleMinutes
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from shiplap_cli.commands.lab.simulate import document
 from shiplap_cli.main import run as shiplap
+from shiplap_lab.faults.fault import Fault
 from shiplap_lab.judge.promises import Promise
-from shiplap_lab.scenarios.scenario import Fault, Play, load
+from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation import campaign
 from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.mutants import planted

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from shiplap.errors import StoreError
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap_lab.fakes.signals import FakeClock
-from shiplap_lab.scenarios.scenario import Fault
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.faults.messages.recursion import MOST_TURNS
 from shiplap_lab.virtual_time.checked_fakes import CheckedState
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
-from shiplap_lab.virtual_time.queues import MOST_BYTES, MOST_TURNS, DeliverySettings, SimulatedQueue
+from shiplap_lab.virtual_time.queues import MOST_BYTES, DeliverySettings, SimulatedQueue
 from shiplap_lab.virtual_time.trace import Trace
 from tests.node_claims import node_claim
 

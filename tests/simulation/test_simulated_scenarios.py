@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap_cli.main import run as shiplap
-from shiplap_lab.scenarios.scenario import FOLDER, Fault, Play, Rhythm, load, names
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.scenarios.scenario import FOLDER, Play, Rhythm, load, names
 from shiplap_lab.simulation.campaign import first_failure, run_seed, with_fewest_faults
 from shiplap_lab.simulation.chaos import waves_of_rhythms
 from shiplap_lab.simulation.mutants import MUTANTS, planted

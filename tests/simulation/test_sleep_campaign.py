@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from shiplap.kubernetes.objects import Pod
 from shiplap.policies.sleep.sleep_windows import DAYS, parse_window, spans_of
 from shiplap.policies.sleep.sleeping_pods import SleepingPods
+from shiplap_lab.faults.fault import Fault
 from shiplap_lab.judge import sleep_rules
 from shiplap_lab.judge.promises import Promise
-from shiplap_lab.scenarios.scenario import Fault, load
+from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation.chaos import Night, draw_faults, night_of
 from shiplap_lab.simulation.mutants import planted
 from shiplap_lab.simulation.run import Simulation

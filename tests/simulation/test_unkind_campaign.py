@@ -13,7 +13,8 @@ from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings
 from shiplap_cli.main import run as shiplap
 from shiplap_lab.fakes.signals import FakeClock
-from shiplap_lab.scenarios.scenario import Fault, Play, load
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation import campaign
 from shiplap_lab.simulation.campaign import FaultEffect, KeptResults, effects_of_faults, rare_faults, run_seed
 from shiplap_lab.simulation.run import RunOutcome
@@ -155,9 +156,7 @@ def test_a_machine_that_has_less_than_its_like_has_less_of_everything_and_no_mor
     settings = ClusterSettings(name="demo", region=REGION, manifests=scenario.manifests["demo"])
     loop = EventLoop(FakeClock())
     faults = FaultInjector(loop, Trace(loop.now, loop.now()), 1)
-    machines = SimulatedMachines(
-        faults, Trace(loop.now, loop.now()), {"demo": SimulatedHardware(sold, settings, (), 1)}, 1
-    )
+    machines = SimulatedMachines(faults, {"demo": SimulatedHardware(sold, settings, (), 1)}, 1)
     usual, less = (instance(name) for name in ("i-1", "i-2"))
     machines.join_s(usual)
     faults.active[0] = Fault("uneven", amount=1.0)

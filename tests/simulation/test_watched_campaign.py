@@ -13,8 +13,9 @@ from shiplap.cluster.snapshot_keeper import SnapshotKeeper
 from shiplap.flows.planning.decision_inputs import BoundPods
 from shiplap.kubernetes.compact_pods import PodTable
 from shiplap.ports import WatchEvent
+from shiplap_lab.faults.fault import Fault
 from shiplap_lab.judge.promises import Promise
-from shiplap_lab.scenarios.scenario import Fault, load
+from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.run import RunOutcome, Simulation
 from shiplap_lab.virtual_time.lasting_watches import ClusterWithWatches

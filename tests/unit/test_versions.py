@@ -27,7 +27,7 @@ from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import CLAIM_FORM, COMMAND_FORM
-from shiplap_lab.virtual_time.versions import NEW_FIELDS, as_previous_version, message_of_previous_version
+from shiplap_lab.faults.functions.versions import NEW_FIELDS, as_previous_version, message_of_previous_version
 from tests.formats.previous_release import PreviousDisruptionCommand, PreviousNodeClaim
 from tests.node_claims import node_claim, with_fields
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,77 +24,12 @@ from shiplap.manifests.files.documents import Document, read_documents, read_fil
 from shiplap.manifests.files.loading import check_documents
 from shiplap.policies.ceilings.ceilings import Ceiling
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.faults.fault_kinds import KINDS
 
 FOLDER = Path(__file__).parent / "bundled"
 FILE = "scenario.yaml"
 KIND = "Scenario"
-
-ObjectFaultKind = Literal[
-    "pools-deleted",
-    "manifests-denied",
-    "karpenter-lease",
-    "invalid-manifest",
-    "edit-and-back",
-    "nodeclaims-deleted",
-    "nodes-deleted",
-    "own-nodeclaim",
-]
-
-FaultKind = Literal[
-    "lose",
-    "double",
-    "delay",
-    "crash",
-    "refuse",
-    "throttle",
-    "answer-lost",
-    "slow",
-    "conflict",
-    "api-down",
-    "no-capacity",
-    "no-answer",
-    "describe-lag",
-    "interrupt",
-    "terminate",
-    "never-join",
-    "late-join",
-    "taint",
-    "stray",
-    "quota",
-    "index-lag",
-    "upgrade",
-    "never-ready",
-    "flap",
-    "startup-taint",
-    "late-warning",
-    "twice",
-    "clock-skew",
-    "cold-start",
-    "ends-at-once",
-    "long-pending",
-    "slow-end",
-    "address-again",
-    "ami-drift",
-    "subnets",
-    "pdb-zero",
-    "daemon-set",
-    "restore",
-    "watch-closed",
-    "watch-gone",
-    "snapshot-corrupt",
-    "snapshot-lost",
-    "late-device",
-    "uneven",
-    "broken-node",
-    "recursion",
-    "reprice",
-    "rebalance",
-    ObjectFaultKind,
-]
-FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
-
-OBJECT_FAULT_KINDS: tuple[ObjectFaultKind, ...] = get_args(ObjectFaultKind)
-"""Those of manifests that are objects of the clusters."""
 
 Constraint = Literal["spread", "pod-affinity", "volume-zone", "preemption"]
 """What may keep pods off nodes beside room and labels."""
@@ -228,80 +163,6 @@ class Rhythm(_Part, frozen=True):
     step_minutes: float = 15.0
 
 
-class Fault(_Part, frozen=True):
-    """Something that goes wrong from `at` on, for so many `minutes`; both in minutes of virtual time.
-
-    What `target` and `amount` mean depends on the kind:
-
-    lose, double: messages of the queues `target` (glob), each with probability `amount`.
-    delay: the same, by `amount` seconds at most.
-    crash: the next invocation of function `target` dies at its effect number `amount`.
-    refuse: effects `target` (glob) fail with probability `amount` before they happen.
-    throttle: the same for requests to EC2, `target` (glob) such as compute.launch.
-    answer-lost: the same after they have happened.
-    slow: effects `target` take `amount` seconds longer.
-    conflict: somebody else has just written to the Node, with probability `amount`.
-    api-down: the Kubernetes API does not answer, and nothing changes in the cluster.
-    no-capacity: EC2 has only `amount` instances left of each offering `target` (glob of type/zone/capacity type).
-    no-answer: CreateFleet launches, and its answer is lost, with probability `amount`.
-    describe-lag: describing shows instances `amount` seconds late.
-    interrupt: spot takes back the share `amount` of its instances, with the warning of two minutes.
-    terminate: `amount` instances end without a warning.
-    never-join, late-join, taint: instances launched meanwhile never join with probability `amount`; join `amount`
-    seconds late; are tainted by somebody else as soon as they join.
-    stray: `amount` instances with the tags of `target`, a NodePool (`*`: the first), appear that no claim has ever had.
-    quota: EC2 lets the account have only `amount` more instances of the capacity type `target`.
-    index-lag: the index of claims by instance shows what was written `amount` seconds ago.
-    upgrade: the alias is moved: all functions that run die at once, and for so long the version before runs, which does
-    not know what is new in records and messages; when it is over the alias is moved again.
-    never-ready: Nodes of instances launched meanwhile never become Ready, with probability `amount`.
-    flap: the share `amount` of the Nodes that are there becomes not Ready for up to 90 seconds, again and again.
-    startup-taint: the controller of startup taints takes `amount` seconds longer.
-    late-warning: spot takes back the share `amount` of its instances; the warning comes up to two minutes late, and
-    twice: the second names a later moment.
-    twice: schedules invoke function `target` (glob) again after `amount` seconds.
-    clock-skew: the clocks of containers are up to `amount` seconds apart from the clock of AWS.
-    cold-start: each invocation of function `target` (glob) is in a new container that takes `amount` seconds to start.
-    ends-at-once: instances launched meanwhile end within seconds, with probability `amount`.
-    long-pending: instances launched meanwhile are pending for `amount` seconds.
-    slow-end: instances ended meanwhile are shutting-down for `amount` seconds.
-    address-again: instances launched have the host names of instances that have ended meanwhile.
-    ami-drift: from now on each EC2NodeClass has another AMI.
-    subnets: EC2NodeClasses select other subnets, and one zone less.
-    pdb-zero: PodDisruptionBudgets allow no eviction.
-    daemon-set: a DaemonSet that requests `amount` millicores is there.
-    late-device: device plugins report their resources `amount` seconds later.
-    uneven: with probability `amount` an instance launched meanwhile has a little less than others of its type, of
-    everything.
-    broken-node: with probability `amount` the kubelet of an instance launched meanwhile in clusters `target` (glob)
-    reports next to nothing of one resource.
-    recursion: Lambda drops a message once it has been handed to its function sixteen times in one chain, as it does
-    where recursive loops are not allowed.
-    reprice: spot costs `amount` times as much, of offerings `target` (glob of type/zone), from the next hourly
-    catalogue on.
-    restore: when it is over, table `state` is as it was when it began.
-    watch-closed: the API server ends watches of `target` (nodes, pods, bound), with probability `amount` at a change.
-    watch-gone: no watch can be opened, and when it is over the API server has forgotten what has changed.
-    snapshot-corrupt, snapshot-lost: the object in the bucket cannot be read; is not there.
-    rebalance: EC2 recommends to leave the share `amount` of spot instances, which run on.
-
-    Where manifests are objects of the clusters; `target` is a glob of clusters:
-    pools-deleted: all NodePools are deleted, and created again when it is over.
-    manifests-denied: the API server refuses to list manifests.
-    karpenter-lease: Karpenter holds its Lease.
-    invalid-manifest: the first NodePool does not validate.
-    edit-and-back: every half minute the first NodePool has another label in its template, or has it no more.
-    nodeclaims-deleted, nodes-deleted: somebody deletes `amount` NodeClaims, or Nodes.
-    own-nodeclaim: somebody writes a NodeClaim without a NodePool, and deletes it when it is over.
-    """
-
-    kind: FaultKind
-    at: float = 0.0
-    minutes: float = 0.0
-    target: str = "*"
-    amount: float = 1.0
-
-
 class Outage(_Part, frozen=True):
     """From now on EC2 has no capacity for these offerings (globs); `over` ends it."""
 
@@ -405,7 +266,7 @@ class Scenario(_Part, frozen=True):
     chaos_minutes: float = 20.0
     chaos_hours: float = 0.0
     begins: datetime | None = None
-    chaos_kinds: tuple[FaultKind, ...] = ()
+    chaos_kinds: tuple[str, ...] = ()
     devices: dict[str, int] = {}
     constraints: tuple[Constraint, ...] = ()
     steps: tuple[ScenarioStep, ...] = ()
@@ -507,7 +368,10 @@ def _typed(documents: Sequence[Document]) -> Manifests:
 def _check_names(scenario: Scenario, path: Path) -> None:
     """Every cluster and group that is named exists, and whatever faults need."""
     for kind in (*scenario.chaos_kinds, *(fault.kind for fault in scenario.faults)):
-        if kind in OBJECT_FAULT_KINDS and not scenario.live_manifests:
+        if kind not in KINDS:
+            reason = f"there is no fault {kind!r}; known are {', '.join(sorted(KINDS))}"
+            raise InvalidInput(str(path), reason, document=KIND, field="faults")
+        if KINDS[kind].is_of_manifests and not scenario.live_manifests:
             raise InvalidInput(str(path), f"{kind} needs liveManifests: true", document=KIND, field="faults")
     groups = {group.name for group in scenario.groups}
     named = [("waves", wave.group, wave.cluster) for wave in scenario.waves]

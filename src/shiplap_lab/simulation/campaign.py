@@ -20,7 +20,8 @@ from msgspec.structs import astuple, replace
 import shiplap
 import shiplap_lab
 from shiplap.manifests.custom_resources import Manifests
-from shiplap_lab.scenarios.scenario import Fault, Play, load
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.mutants import MUTANTS, planted
 from shiplap_lab.simulation.recording import Sample, Timeline, run_with_timeline

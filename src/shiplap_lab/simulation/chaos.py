@@ -1,65 +1,29 @@
-"""Faults drawn from a seed: their kind, moment, duration and severity."""
+"""The chances of a seed: its faults, its night, its waves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from math import ceil, inf, pi, sin
 from random import Random
 
 import msgspec
 
 from shiplap.flows.lifecycle.pod_placement import BIND, NOMINATE, NONE
-from shiplap_lab.scenarios.scenario import (
-    FAULT_KINDS,
-    OBJECT_FAULT_KINDS,
-    Fault,
-    FaultKind,
-    Scenario,
-    ScenarioSleep,
-    Wave,
-)
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.faults.fault_kinds import FAULTS, KINDS
+from shiplap_lab.scenarios.scenario import Scenario, ScenarioSleep, Wave
 
 ANY = "any"
 """The value of `placement` that leaves the choice to the seed."""
-
-_QUEUES = ("provisioning", "lifecycle", "interruption", "*")
-_FUNCTIONS = ("schedule", "schedule", "lifecycle", "lifecycle", "interrupt", "disrupt")
-_EFFECTS = (
-    "state.*",
-    "state.advance",
-    "state.advance_all",
-    "state.commit",
-    "capacity.*",
-    "cluster.*",
-    "cluster.patch_node",
-    "cluster.evict",
-    "compute.*",
-    "compute.launch",
-    "compute.terminate",
-    "bus.publish",
-    "timers.remind",
-    "joins.*",
-    "memory.*",
-    "recorder.record",
-)
-_WRITES = (
-    "state.advance",
-    "state.advance_all",
-    "state.commit",
-    "state.*",
-    "compute.terminate",
-    "cluster.patch_node",
-)
-_OFFERINGS = ("*", "c7i-flex.*", "*/eu-west-1a/*", "*/*/spot", "m6i.*", "*/eu-west-1b/*")
 
 
 def draw_faults(scenario: Scenario, seed: int) -> tuple[Fault, ...]:
     """The scenario's own faults and `chaos` more, in the order of their moments."""
     chance = Random(f"{seed}:faults")  # noqa: S311 - chance that can be repeated is what is wanted
-    possible = FAULT_KINDS if scenario.live_manifests else [k for k in FAULT_KINDS if k not in OBJECT_FAULT_KINDS]
+    possible = [kind.name for kind in FAULTS if scenario.live_manifests or not kind.is_of_manifests]
     kinds = scenario.chaos_kinds or possible
     begin, last = scenario.chaos_hours * 60 or scenario.chaos_minutes, scenario.chaos_minutes
-    drawn = [_fault(chance.choice(kinds), chance, begin, last) for _ in range(scenario.chaos)]
+    drawn = [KINDS[chance.choice(kinds)].drawn(chance, begin, last) for _ in range(scenario.chaos)]
     return tuple(sorted((*scenario.faults, *drawn), key=lambda fault: (fault.at, fault.kind, fault.target)))
 
 
@@ -118,74 +82,3 @@ def waves_of_rhythms(scenario: Scenario, seed: int, hours: float) -> Iterator[Wa
             if replicas != last:
                 yield Wave(rhythm.group, replicas, at=minute)
             last = replicas
-
-
-_AMOUNTS: dict[str, Callable[[Random], float]] = {
-    "delay": lambda chance: round(chance.uniform(1, 300)),
-    "crash": lambda chance: chance.randrange(0, 60),
-    "slow": lambda chance: round(chance.uniform(1, 90)),
-    "throttle": lambda chance: round(chance.uniform(0.5, 1), 2),
-    "no-capacity": lambda chance: chance.choice((0, 0, 1, 2)),
-    "describe-lag": lambda chance: round(chance.uniform(5, 60)),
-    "terminate": lambda chance: chance.randrange(1, 4),
-    "stray": lambda chance: chance.randrange(1, 3),
-    "quota": lambda chance: chance.randrange(0, 3),
-    "index-lag": lambda chance: round(chance.uniform(10, 120)),
-    "late-join": lambda chance: round(chance.uniform(30, 400)),
-    "api-down": lambda _: 1.0,
-    "taint": lambda _: 1.0,
-    "never-ready": lambda chance: round(chance.uniform(0.1, 0.4), 2),
-    "startup-taint": lambda chance: round(chance.uniform(30, 300)),
-    "twice": lambda chance: round(chance.uniform(0, 30), 1),
-    "clock-skew": lambda chance: round(chance.uniform(20, 150)),
-    "cold-start": lambda chance: round(chance.uniform(1, 8), 1),
-    "long-pending": lambda chance: round(chance.uniform(30, 240)),
-    "slow-end": lambda chance: round(chance.uniform(30, 400)),
-    "address-again": lambda _: 1.0,
-    "ami-drift": lambda _: 1.0,
-    "subnets": lambda _: 1.0,
-    "pdb-zero": lambda _: 1.0,
-    "daemon-set": lambda chance: round(chance.uniform(50, 400)),
-    "restore": lambda _: 1.0,
-    "watch-gone": lambda _: 1.0,
-    "snapshot-corrupt": lambda _: 1.0,
-    "snapshot-lost": lambda _: 1.0,
-    "late-device": lambda chance: round(chance.uniform(20, 200)),
-    "recursion": lambda _: 1.0,
-    "reprice": lambda chance: round(chance.choice((0.5, 0.8, 1.2, 1.6)), 2),
-    "pools-deleted": lambda _: 1.0,
-    "manifests-denied": lambda _: 1.0,
-    "karpenter-lease": lambda _: 1.0,
-    "invalid-manifest": lambda _: 1.0,
-    "edit-and-back": lambda _: 1.0,
-    "own-nodeclaim": lambda _: 1.0,
-    "nodeclaims-deleted": lambda chance: chance.randrange(1, 4),
-    "nodes-deleted": lambda chance: chance.randrange(1, 3),
-}
-"""The amount of each kind of fault; all other kinds take a probability."""
-
-_TARGETS: dict[str, tuple[str, ...]] = {
-    "lose": _QUEUES,
-    "double": _QUEUES,
-    "delay": _QUEUES,
-    "crash": _FUNCTIONS,
-    "refuse": _EFFECTS,
-    "throttle": ("compute.*", "compute.launch", "compute.terminate", "compute.instances"),
-    "answer-lost": _WRITES,
-    "slow": _EFFECTS,
-    "no-capacity": _OFFERINGS,
-    "quota": ("on-demand", "spot"),
-    "broken-node": ("*", "left"),
-    "twice": ("disrupt", "*"),
-    "reprice": ("*", "*/eu-west-1a", "c7i.*", "m6i.*"),
-}
-_MOMENTARY = ("crash", "terminate", "stray", "nodeclaims-deleted", "nodes-deleted")
-
-
-def _fault(kind: FaultKind, chance: Random, begin: float, last: float) -> Fault:
-    """One that begins within so many minutes, and is over after half of `last` at most."""
-    at, minutes = round(chance.uniform(0, begin), 2), round(chance.uniform(0.5, last / 2), 2)
-    likely = round(chance.uniform(0.1, 0.9), 2)
-    target = chance.choice(_TARGETS[kind]) if kind in _TARGETS else "*"
-    amount = _AMOUNTS[kind](chance) if kind in _AMOUNTS else likely
-    return Fault(kind, at, 0.0 if kind in _MOMENTARY else minutes, target, amount)

@@ -27,7 +27,8 @@ from shiplap.records.disruption_record import Headline, headline
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
-from shiplap_lab.scenarios.scenario import Fault, Play
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.scenarios.scenario import Play
 from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, merged_offers, offers_of
 from shiplap_lab.simulation.run import RunOutcome, Simulation
 from shiplap_lab.virtual_time.supply import REGION

@@ -36,12 +36,20 @@ from shiplap_lab.cluster_simulator import topology_filters, volume_binder
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.dev.player import may_wait, play_steps
 from shiplap_lab.fakes.signals import FakeClock
+from shiplap_lab.faults.ec2.no_capacity import NoCapacityFault
+from shiplap_lab.faults.ec2.reprice import RepriceFault
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.faults.fault_kinds import KINDS
+from shiplap_lab.faults.fault_world import FaultWorld
+from shiplap_lab.faults.functions.clock_skew import ClockSkewFault
+from shiplap_lab.faults.instances.interruption import InterruptFault
+from shiplap_lab.faults.instances.spot_notices import advise
+from shiplap_lab.faults.manifest_objects import ShownManifests
 from shiplap_lab.judge.judge import Judge
 from shiplap_lab.judge.promises import Promise, Violation
 from shiplap_lab.policies.policy_plays import settings_of_policies
 from shiplap_lab.scenarios.scenario import (
     Constraint,
-    Fault,
     InterruptionKind,
     NodeMemoryRule,
     Outage,
@@ -54,16 +62,10 @@ from shiplap_lab.scenarios.workload import create_object, remove_pod
 from shiplap_lab.simulation.chaos import Night, is_watched, night_of, placement, waves_of_rhythms
 from shiplap_lab.simulation.due_steps import DueSteps
 from shiplap_lab.simulation.idle_minutes import IdleMinutes
-from shiplap_lab.simulation.manifest_faults import (
-    LEASE_LASTS_S,
-    ManifestFaults,
-    ManifestWorld,
-    with_live_manifests,
-)
+from shiplap_lab.simulation.manifest_promises import ManifestPromises, with_live_manifests
 from shiplap_lab.simulation.owned_commitments import owned_commitments
 from shiplap_lab.simulation.region_facts import RegionFacts
 from shiplap_lab.simulation.tellings import Tellings
-from shiplap_lab.simulation.unkind_faults import UnkindFaults, UnkindWorld
 from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedMeter, CheckedState
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
@@ -93,19 +95,13 @@ _LOOK_S = 10.0
 _TTL_LATE_S = 48 * 3600.0
 """How late DynamoDB may delete what has expired, in seconds."""
 
-_AFTERWARDS_S = {"karpenter-lease": LEASE_LASTS_S}
-"""How long what a fault has done has effects when it is over, in seconds, by kind."""
-
 _APART_S = 23.0
 """Seconds between the schedules of installs."""
 
 _REPLAYED = 2
 """Recorded decisions of a run that are made again."""
 
-_WARNING_S = 120.0
 _OBJECTS_UNTIL_COLLECTED = 2_000_000
-_SPOT = "EC2 Spot Instance Interruption Warning"
-_REBALANCE = "EC2 Instance Rebalance Recommendation"
 _STATE = "EC2 Instance State-change Notification"
 
 
@@ -216,7 +212,7 @@ class Simulation:
             )
             for name in scenario.installs
         }
-        machines = SimulatedMachines(self.faults, self.trace, self.hardware, seed)
+        machines = SimulatedMachines(self.faults, self.hardware, seed)
         self.clusters = {name: self._cluster(name, machines) for name in scenario.cluster_names}
         self._groups = {name: ReplicaGroups(made, scenario.groups) for name, made in self.clusters.items()}
         self._changes = {name: ClusterChanges(made.informer, self.loop.now) for name, made in self.clusters.items()}
@@ -233,23 +229,9 @@ class Simulation:
         self.judge = self._seated_judge()
         self._facts, self._due_steps, self._tellings = self._hear_tellings()
         self._commit_account()
-        self._unkind = UnkindFaults(
-            UnkindWorld(
-                loop=self.loop,
-                faults=self.faults,
-                trace=self.trace,
-                compute=self.compute,
-                clusters=self.clusters,
-                installs=self.installs,
-                manifests=play.manifests,
-                warn=self._aws_warns,
-                lose=self._lose,
-                restart=self._restart,
-                devices=scenario.devices,
-            )
-        )
         self.observers: list[Callable[[], object]] = []
-        self._manifest_faults = self._with_manifest_faults() if scenario.live_manifests else None
+        self._manifest_promises: ManifestPromises | None = None
+        self._fault_world = self._connect_faults()
         self._pending_since: dict[str, float] = {}
         self._longest_pending, self._bound, self._most_nodes = 0.0, 0, 0
         self._settled_since: float | None = None
@@ -274,20 +256,41 @@ class Simulation:
             commitments=_COUNTED if any(self._owned) else None,
         )
 
-    def _with_manifest_faults(self) -> ManifestFaults:
-        """The manifests are objects of the clusters from now on."""
-        world = ManifestWorld(
-            loop=self.loop,
-            faults=self.faults,
-            trace=self.trace,
+    def _connect_faults(self) -> FaultWorld:
+        """Faults change this run from now on; and its manifests, if they are objects of the clusters."""
+        manifests = self._play.manifests
+        is_live = self._play.scenario.live_manifests
+        servers = {name: cluster.server for name, cluster in self.clusters.items()}
+        objects = ShownManifests(self.faults, servers, manifests, self._tell_functions) if is_live else None
+        world = FaultWorld(
+            compute=self.compute,
             clusters=self.clusters,
             installs=self.installs,
-            manifests=self._play.manifests,
-            broken=partial(self.judge.found, Promise.EXPECTED),
+            manifests=manifests,
+            objects=objects,
+            offerings=tuple(
+                (kind.instance_type, zone, capacity_type)
+                for kind in self.sold.types
+                for zone in ZONES
+                for capacity_type in ("on-demand", "spot")
+            ),
+            devices=self._play.scenario.devices,
+            say=self._aws_says,
+            lose=self._lose,
+            add=self._add,
+            restart=self._restart,
         )
-        made = ManifestFaults(world)
-        self.observers += [made.judge_commands, made.collect_orphans]
-        return made
+        self.faults.connect(world)
+        if objects is not None:
+            broken = partial(self.judge.found, Promise.EXPECTED)
+            made = ManifestPromises(self.faults, objects, self.clusters, self.installs, broken)
+            self.observers += [made.judge_commands, made.collect_orphans]
+            self._manifest_promises = made
+        return world
+
+    def _tell_functions(self, event: BusEvent) -> None:
+        for install in self.installs.values():
+            install.functions.route(event)
 
     def _commit_account(self) -> None:
         """AWS shows the Reserved Instances and Savings Plans of the seed, if any; the judge knows what they pay."""
@@ -336,7 +339,7 @@ class Simulation:
     @property
     def _clocks_apart_s(self) -> float:
         """Return how far the clocks of functions may be from the world's clock, in seconds."""
-        return sum(fault.amount for fault in self._planned if fault.kind == "clock-skew")
+        return sum(fault.amount for fault in self._planned if fault.kind == ClockSkewFault.name)
 
     @property
     def _running(self) -> int:
@@ -469,7 +472,7 @@ class Simulation:
 
     def _end_of_trouble(self) -> float:
         ends = [60 * wave.at for wave in self._waves]
-        ends += [60 * (fault.at + fault.minutes) + _AFTERWARDS_S.get(fault.kind, 0.0) for fault in self._planned]
+        ends += [60 * (fault.at + fault.minutes) + KINDS[fault.kind].afterwards_s for fault in self._planned]
         return self._start + max(ends, default=0.0)
 
     def _stop(self, violation: Violation) -> None:  # noqa: ARG002 - the judge keeps it
@@ -517,7 +520,7 @@ class Simulation:
     def _imitate_watch(self, cluster: str) -> None:
         """Send the hints that the watch function would send."""
         tracker = self._changes[cluster].tracker
-        if not tracker.has_news or self.faults.active_of("api-down"):
+        if not tracker.has_news or self.faults.is_api_down:
             return
         for event in hints_of(cluster, tracker.take(), self.loop.now()):
             for name, install in self.installs.items():
@@ -556,9 +559,10 @@ class Simulation:
         self._facts.running.add(instance.id)
         self.instances[instance.id] = instance
         self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
-        self._unkind.launched(instance)
-        if self._manifest_faults is not None:
-            self._manifest_faults.launched(instance)
+        for kind in self.faults.kinds:
+            kind.launched(instance)
+        if self._manifest_promises is not None:
+            self._manifest_promises.launched(instance)
 
     def _instance_ended(self, instance_id: str) -> None:
         if instance_id in self.ended:
@@ -569,7 +573,8 @@ class Simulation:
         self._facts.running.discard(instance_id)
         self.ended.add(instance_id)
         self.clusters[instance.cluster].kubelets.end(instance)
-        self._unkind.ended(instance)
+        for kind in self.faults.kinds:
+            kind.ended(instance)
         self.loop.after(3.0, partial(self._aws_says, _STATE, instance_id, state="terminated"))
 
     def _aws_says(self, detail_type: str, instance_id: str, happened_at: float = 0.0, **detail: str) -> None:
@@ -578,9 +583,6 @@ class Simulation:
             sent = install.functions.ec2_event(detail_type, instance_id, happened_at or self.loop.now(), **detail)
             self.judge.event_sent(sent)
             self._facts.event_sent(sent)
-
-    def _aws_warns(self, instance_id: str, happened_at: float) -> None:
-        self._aws_says(_SPOT, instance_id, happened_at, **{"instance-action": "terminate"})
 
     def _lose(self, instance_id: str, code: str = "") -> None:
         if instance_id not in self.ended:
@@ -591,7 +593,7 @@ class Simulation:
         """Spot costs from now on what the stored catalogue says."""
         if stored.prices != self.charged.prices:
             self.trace.record("prices changed")
-            self.faults.effects["reprice"] += 1
+            self.faults.of(RepriceFault).took_effect()
             self.charged = stored
             self.judge.dollars.repriced(partial(price, stored))
 
@@ -603,35 +605,15 @@ class Simulation:
 
     def _begin(self, number: int, fault: Fault) -> None:
         self.trace.record("fault", kind=fault.kind, target=fault.target, amount=fault.amount, minutes=fault.minutes)
-        if fault.kind == "crash":
-            self.faults.crashes.setdefault(fault.target, []).append(int(fault.amount))
-        elif fault.kind == "interrupt":
-            self._interrupt(number, fault)
-        elif fault.kind == "terminate":
-            self._terminate(number, fault)
-        elif fault.kind == "stray":
-            self._stray(number, fault)
-        elif fault.kind == "rebalance":
-            self._advise(number, fault)
-        else:
-            if fault.kind == "upgrade":
-                self._restart()
-            self.faults.active[number] = fault
-            self._adjust()
-            self._unkind.begin(number, fault)
-            if self._manifest_faults is not None:
-                self._manifest_faults.begin(number, fault)
+        if self.faults.begin(number, fault):
+            if self._manifest_promises is not None:
+                self._manifest_promises.fault_began(fault)
             self.loop.after(fault.minutes * 60, partial(self._over, number))
 
     def _over(self, number: int) -> None:
-        over = self.faults.active.pop(number, None)
-        if over is not None and over.kind == "upgrade":
-            self._restart()
-        self._adjust()
-        if over is not None:
-            self._unkind.end(number, over)
-            if self._manifest_faults is not None:
-                self._manifest_faults.end(number, over)
+        over = self.faults.end(number)
+        if over is not None and self._manifest_promises is not None:
+            self._manifest_promises.fault_ended(over)
 
     def _restart(self) -> None:
         """Another version is in service: running functions die, and their processes' memory is lost."""
@@ -645,91 +627,23 @@ class Simulation:
         number = self._shortages.setdefault(target, -1 - len(self._shortages))
         self.faults.active.pop(number, None)
         if not outage.over:
-            self.faults.active[number] = Fault("no-capacity", target=target, amount=0)
-        self._adjust()
-
-    def _adjust(self) -> None:
-        """Apply the active faults to the fake of EC2: capacity, quotas and delays of describing."""
-        for install in self.installs.values():
-            lags = (fault.amount for _, fault in self.faults.active_of("describe-lag"))
-            install.compute.describe_lag_s = max(lags, default=0.0)
-        self.compute.quotas.clear()
-        for _, fault in self.faults.active_of("quota"):
-            for capacity_type in ("on-demand", "spot"):
-                if fault.target in ("*", capacity_type):
-                    left = min(int(fault.amount), self.compute.quotas.get(capacity_type, int(fault.amount)))
-                    self.compute.quotas[capacity_type] = left
-        self.compute.capacity.clear()
-        for kind in self.sold.types:
-            for zone in ZONES:
-                for capacity_type in ("on-demand", "spot"):
-                    name = f"{kind.instance_type}/{zone}/{capacity_type}"
-                    most = [int(f.amount) for _, f in self.faults.active_of("no-capacity", name)]
-                    if most:
-                        self.compute.capacity[kind.instance_type, zone, capacity_type] = min(most)
-
-    def _alive(self, capacity_type: str = "") -> list[Instance]:
-        return [instance for instance in self.compute.alive() if capacity_type in ("", instance.capacity_type)]
-
-    def _interrupt(self, number: int, fault: Fault) -> None:
-        """Interrupt the fault's share of spot instances, one after the other within its minutes."""
-        for delay_s, instance in self.faults.drawn_from(self._alive("spot"), number, fault):
-            self.loop.after(delay_s, partial(self._warn, instance.id))
-
-    def _advise(self, number: int, fault: Fault) -> None:
-        """Advise to leave the fault's share of spot instances, one after the other within its minutes."""
-        for delay_s, instance in self.faults.drawn_from(self._alive("spot"), number, fault):
-            self.faults.effects["rebalance"] += 1
-            self.loop.after(delay_s, partial(self._aws_says, _REBALANCE, instance.id))
+            self.faults.active[number] = Fault(NoCapacityFault.name, target=target, amount=0)
+        self.faults.adjust()
 
     def warn(self, instance_id: str, kind: InterruptionKind) -> None:
         """EC2 announces that it takes an instance back, or advises to leave it."""
         if kind == "spot":
-            self._warn(instance_id)
+            self.faults.of(InterruptFault).warn(instance_id)
         else:
-            self._aws_says(_REBALANCE, instance_id)
+            advise(self._fault_world, instance_id)
 
-    def _warn(self, instance_id: str) -> None:
-        self.trace.record("spot warning", instance=instance_id)
-        self.faults.effects["interrupt"] += 1
-        self._aws_warns(instance_id, self.loop.now())
-        self.loop.after(_WARNING_S, partial(self._lose, instance_id))
-
-    def _terminate(self, number: int, fault: Fault) -> None:
-        alive = self._alive()
-        chance: Random = self.faults.random_of(number)
-        for instance in chance.sample(alive, min(len(alive), int(fault.amount))):
-            self.faults.effects["terminate"] += 1
-            self._lose(instance.id)
-
-    def _stray(self, number: int, fault: Fault) -> None:
-        """Add instances of an unknown launch, as after a restore of table `state` from a backup."""
-        cluster = min(self.clusters)
-        known = (pool.metadata.name for pool in self._play.manifests[cluster].node_pools)
-        pools = [pool for pool in sorted(known) if fault.target in ("*", pool)]
-        for index in range(int(fault.amount) if pools else 0):
-            instance = Instance(
-                id=f"i-5{number:08x}{index:08x}",
-                instance_type="m6i.large",
-                zone=ZONES[index % len(ZONES)],
-                capacity_type="on-demand",
-                ami="ami-twin",
-                state="running",
-                launched_at=self.loop.now(),
-                cluster=cluster,
-                claim=f"{pools[0]}-forgotten-{number}-{index}",
-                node_pool=pools[0],
-                private_dns=f"ip-10-9-{number}-{index}.internal",
-                launch=f"forgotten-{number}",
-                install=self.compute.install,
-            )
-            self.trace.record("stray", instance=instance.id)
-            self.faults.effects["stray"] += 1
-            self.compute.add(instance)
-            self.instances[instance.id] = instance
-            self.judge.machine_added(msgspec.json.encode(instance))
-            self._facts.running.add(instance.id)
-            self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
+    def _add(self, instance: Instance) -> None:
+        """An instance runs that no function has launched."""
+        self.compute.add(instance)
+        self.instances[instance.id] = instance
+        self.judge.machine_added(msgspec.json.encode(instance))
+        self._facts.running.add(instance.id)
+        self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
 
     # The end
 
@@ -747,8 +661,8 @@ class Simulation:
     def _outcome(self, *, is_at_rest: bool) -> RunOutcome:
         if not self.judge.violations:
             self._replay()
-        if self._manifest_faults is not None and is_at_rest:
-            self._manifest_faults.judge_objects()
+        if self._manifest_promises is not None and is_at_rest:
+            self._manifest_promises.judge_objects()
         tried = bool(self.judge.asleep) or any(install.counted_sleepers for install in self.installs.values())
         if self._night.must_sleep and not tried and not self.judge.violations:
             self.judge.found(Promise.EXPECTED, "windows were rehearsed, and no node was to leave for sleep")

@@ -20,7 +20,6 @@ from shiplap_lab.fakes.signals import FakeMeter
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.unsettled_compute import UnsettledCompute
-from shiplap_lab.virtual_time.versions import as_previous_version
 
 ITEM_BYTES = 400 * 1024
 """Of one item of DynamoDB."""
@@ -81,15 +80,15 @@ class CheckedState(FakeState):
         return None if self._is_late(instance_id) else claim
 
     def _is_late(self, instance_id: str) -> bool:
-        lag = max((fault.amount for _, fault in self._injector.active_of("index-lag")), default=0.0)
-        late = self._clock.now() < self._indexed_at.get(instance_id, 0.0) + lag
-        self._injector.effects["index-lag"] += late
-        return late
+        indexed_at, at_work = self._indexed_at.get(instance_id, 0.0), self._injector.at_work
+        late = [kind for kind in at_work if self._clock.now() < indexed_at + kind.index_lag_s()]
+        for kind in late:
+            kind.index_was_late()
+        return bool(late)
 
     def _put(self, claim: NodeClaim) -> None:
-        if self._injector.active_of("upgrade"):
-            claim = as_previous_version(claim)
-            self._injector.effects["upgrade"] += 1
+        for kind in self._injector.at_work:
+            claim = kind.stores(claim)
         stored = written_claim(claim)
         if len(stored if isinstance(stored, bytes) else stored.encode()) > ITEM_BYTES:
             raise StoreError(f"{claim.name}: Item size has exceeded the maximum allowed size")
@@ -117,9 +116,10 @@ class CheckedState(FakeState):
             listener(stored)
 
     def _put_command(self, command: DisruptionCommand) -> None:
-        written = as_previous_version(command) if self._injector.active_of("upgrade") else command
-        super()._put_command(written)
-        self._stored_command(written_command(written))
+        for kind in self._injector.at_work:
+            command = kind.stores(command)
+        super()._put_command(command)
+        self._stored_command(written_command(command))
 
 
 class CheckedCompute(UnsettledCompute):
@@ -202,7 +202,8 @@ class CheckedCluster(FakeCluster):
             before = self.server.get("pods", pod.metadata.name, pod.metadata.namespace)
             super()._end(pod, grace_s, forced=forced)
         except TooManyRequests:
-            self._injector.effects["pdb-zero"] += bool(self._injector.active_of("pdb-zero"))
+            for kind in self._injector.at_work:
+                kind.evictions_refused()
             raise
         for listener in self.on_delete:
             listener(before, forced)

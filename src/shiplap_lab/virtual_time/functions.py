@@ -175,7 +175,7 @@ class SimulatedFunctions:
     def _begin_on_schedule(self, scheduled: ScheduledEvent) -> None:
         """Invoke a function for its schedule, as EventBridge does: at least once."""
         self._begin(scheduled.target, scheduled.message)
-        if again_s := self._faults.amount_of("twice", scheduled.target):
+        if again_s := sum(kind.invoked_again_s(scheduled.target) for kind in self._faults.at_work):
             self._loop.after(again_s, lambda: self._begin(scheduled.target, scheduled.message))
 
     def forget(self) -> None:
@@ -242,7 +242,7 @@ class SimulatedFunctions:
         name, began_at = f"{function}-{self._invocations}", self._loop.now()
         entry, timeout_s = FUNCTIONS[function]
         invocation = Invocation(function, name, began_at + timeout_s, began_at, turns=turns + 1)
-        cold_s = self._faults.amount_of("cold-start", function)
+        cold_s = sum(kind.starts_late_s(function) for kind in self._faults.at_work)
         idle = self._idle[function]
         container = idle.pop() if idle and not cold_s else self._start_container()
         answer: Answer | None = None

@@ -12,6 +12,7 @@ from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.fakes.cluster import WATCHED
 from shiplap_lab.fakes.stores import FakeSnapshots
+from shiplap_lab.faults.objects.watch_gone import WatchGoneFault
 from shiplap_lab.virtual_time.checked_fakes import CheckedCluster
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.virtual_threads import VirtualThreads, WaitingTasks
@@ -19,8 +20,6 @@ from shiplap_lab.virtual_time.virtual_threads import VirtualThreads, WaitingTask
 _WATCH = "watch"
 _SENT_AFTER_S = 0.05
 """How long a change takes from the API server to a watch, in seconds."""
-
-_STREAM_BREAKS = ("api-down", "watch-gone")
 
 
 class ClusterWithWatches(CheckedCluster):
@@ -60,12 +59,12 @@ class ClusterWithWatches(CheckedCluster):
             try:
                 changes, newest = self.server.changes(plural, newest, selection)
             except ResourceVersionGone:
-                self._injector.effects["watch-gone"] += 1
+                self._injector.of(WatchGoneFault).took_effect()
                 raise
             for change in changes:
                 yield self._event(change, typed)
             left = until - self._loop.now()
-            if left <= 0 or self._injector.hits("watch-closed", kind):
+            if left <= 0 or self._is_closed(kind):
                 break
             self._news[plural].wait(partial(self._is_behind, newest), left)
         yield WatchEvent("BOOKMARK", typed(metadata=ObjectMeta(resource_version=newest)), newest)
@@ -74,8 +73,11 @@ class ClusterWithWatches(CheckedCluster):
     def _is_behind(self, version: str) -> bool:
         return self.server.resource_version != version
 
+    def _is_closed(self, watched: str) -> bool:
+        return any(kind.closes_watch(watched) for kind in self._injector.at_work)
+
     def _check_stream(self) -> None:
-        if any(self._injector.active_of(kind) for kind in _STREAM_BREAKS):
+        if any(kind.breaks_watches() for kind in self._injector.at_work):
             raise ClusterUnreachable("connection reset")
 
     def view(
@@ -109,24 +111,22 @@ class CheckedSnapshots(FakeSnapshots):
     def load(self, cluster: str) -> bytes | None:
         """As the fake, unless a fault is active."""
         document = super().load(cluster)
-        if document is None:
+        if document is None or self._is_lost():
             return None
-        if self._hits("snapshot-lost"):
-            return None
-        return document[: len(document) // 2] if self._hits("snapshot-corrupt") else document
+        for kind in self._injector.at_work:
+            document = kind.reads_snapshot(document)
+        return document
 
     def kept_since(self, cluster: str) -> float:
         """As the fake, unless the object is lost."""
         known = super().kept_since(cluster)
-        return 0.0 if known and self._hits("snapshot-lost") else known
+        return 0.0 if known and self._is_lost() else known
+
+    def _is_lost(self) -> bool:
+        return any(kind.loses_snapshot() for kind in self._injector.at_work)
 
     def save(self, cluster: str, document: bytes, kept_since: float) -> None:
         """As the fake."""
         super().save(cluster, document, kept_since)
         for listener in self.on_save:
             listener(cluster, document)
-
-    def _hits(self, kind: str) -> bool:
-        active = bool(self._injector.active_of(kind))
-        self._injector.effects[kind] += active
-        return active

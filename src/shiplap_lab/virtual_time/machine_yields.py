@@ -7,7 +7,7 @@ interfaces are not reported: a cluster has them only once its CNI is told to mak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import ceil
 from random import Random
 from typing import Any
@@ -97,34 +97,6 @@ class MachineYields:
         kept["memory"] += _threshold(below["memory.available"], capacity["memory"])
         kept["ephemeral-storage"] += _threshold(below["nodefs.available"], capacity["ephemeral-storage"])
         return kept
-
-
-def shortfall(chance: Random) -> Callable[[str, int], int]:
-    """Draw a machine that has less than others of its type: return what is left of a resource, by name and amount.
-
-    Up to 2 % of memory, as firmware and kernel modules take; up to 4 % of the disk, up to a tenth of a core, a pod or
-    two.
-    """
-    shares = {"memory": chance.uniform(0.002, 0.02), "ephemeral-storage": chance.uniform(0.005, 0.04)}
-    amounts = {"cpu": chance.randrange(20, 100), "pods": chance.randrange(1, 3)}
-
-    def left(name: str, has: int) -> int:
-        return max(0, has - int(has * shares.get(name, 0.0)) - amounts.get(name, 0))
-
-    return left
-
-
-_OFTEN_BROKEN = ("memory", "memory", "memory", "cpu", "ephemeral-storage", "pods")
-"""Of memory other types learn too, so it is drawn more often."""
-_NEXT_TO_NOTHING = {"memory": 10 * _MIB, "cpu": 1, "ephemeral-storage": _MIB, "pods": 1}
-
-
-def broken(chance: Random, amounts: Mapping[str, int], *, of_capacity: bool) -> dict[str, int]:
-    """Return a broken machine's amounts, one resource next to nothing; some machines break in allocatable alone."""
-    resource, everywhere = chance.choice(_OFTEN_BROKEN), chance.random() < 0.5
-    if of_capacity and not everywhere:
-        return dict(amounts)
-    return {**amounts, resource: _NEXT_TO_NOTHING[resource]}
 
 
 def _plain_pods(kind: Json, reserved_enis: int, per_address: int = 1) -> int:

@@ -11,12 +11,8 @@ from shiplap.errors import StoreError
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.trace import Trace
-from shiplap_lab.virtual_time.versions import message_of_previous_version
 
 MOST_DELIVERIES = 5
-
-MOST_TURNS = 16
-"""Invocations of one function in one chain of messages, where Lambda does not allow recursive loops."""
 
 MOST_BYTES = 256 * 1024
 """Of a message. SQS takes more by now; EventBridge, which sends most of them, does not."""
@@ -82,25 +78,17 @@ class SimulatedQueue:
         """
         if len(body.encode()) > MOST_BYTES:
             raise StoreError(f"a message of {len(body.encode())} bytes exceeds the {MOST_BYTES} that are taken")
-        if turns > MOST_TURNS and self._faults.active_of("recursion"):
-            self._faults.effects["recursion"] += 1
-            self._trace.record("message dropped", queue=self.name, turns=turns)
+        at_work = self._faults.at_work
+        if any(kind.drops(self.name, turns) for kind in at_work):
             return
-        if self._faults.hits("lose", self.name):
-            self._trace.record("message lost", queue=self.name)
-            return
-        if self._faults.active_of("upgrade"):
-            body = message_of_previous_version(body)
+        for kind in at_work:
+            body = kind.sends(body)
         self._put(body, delay_s, turns)
-        if self._faults.hits("double", self.name):
+        if any(kind.doubles(self.name) for kind in at_work):
             self._put(body, delay_s + 20.0, turns)
 
     def _put(self, body: str, delay_s: float, turns: int) -> None:
-        late = sum(
-            self._faults.random_of(number).uniform(0, fault.amount)
-            for number, fault in self._faults.active_of("delay", self.name)
-        )
-        self._faults.effects["delay"] += late > 0
+        late = sum(kind.delays_s(self.name) for kind in self._faults.at_work)
         message = _Message(body, self._loop.now() + delay_s + late + _TRANSIT_S, turns=turns)
         self._messages[f"{self.name}-{next(self._numbers)}"] = message
         self._wake(message.visible_at + self._feed.window_s)

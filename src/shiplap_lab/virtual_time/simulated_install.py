@@ -158,7 +158,7 @@ class SimulatedInstall:
 
 
 def _factors(faults: FaultInjector) -> list[tuple[str, float]]:
-    return [(fault.target, fault.amount) for _, fault in faults.active_of("reprice")]
+    return [factor for kind in faults.at_work for factor in kind.price_factors()]
 
 
 class ProbesInTurn:

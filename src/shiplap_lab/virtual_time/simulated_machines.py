@@ -12,7 +12,7 @@ from shiplap.cluster.watcher import Tracker
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.kubernetes.quantity import CPU, format_resources
+from shiplap.kubernetes.quantity import format_resources
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import Instance, WatchEvent
 from shiplap_lab.api_server.server import ApiServer
@@ -20,22 +20,18 @@ from shiplap_lab.api_server.stored_pods import condition
 from shiplap_lab.cluster_simulator.controllers import NewPod
 from shiplap_lab.cluster_simulator.informer import Informer, Kept
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
+from shiplap_lab.faults.nodes.broken_node import BrokenNodeFault
 from shiplap_lab.scenarios.scenario import PodGroup
 from shiplap_lab.scenarios.workload import disruption_budget, pod_object, replica_set_uid
-from shiplap_lab.virtual_time import machine_yields
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.supply import REGION, SimulatedHardware
-from shiplap_lab.virtual_time.trace import Trace
 
 STEP_S = 2.0
 """How often the controllers look whether anything has changed, in seconds."""
 
 SCHEDULED_PER_S = 300
 """Pods that the kube-scheduler tries in a second; one in its default configuration does a few hundred."""
-
-_NEIGHBOUR_TAINT = {"key": "neighbour.example.com/claimed", "effect": "NoSchedule"}
-"""What a hostile neighbour puts on every new node."""
 
 BROKEN = "lab.example.com/broken"
 """The annotation by which a judge knows that a Node does not show what its type has."""
@@ -51,34 +47,22 @@ class SimulatedMachines:
     pod_start_s = 2.0
     node_gone_s = 30.0
 
-    def __init__(
-        self, faults: FaultInjector, trace: Trace, hardware: Mapping[str, SimulatedHardware], seed: int
-    ) -> None:
-        self._faults, self._trace, self._hardware, self._seed = faults, trace, hardware, seed
-        self._tainted: set[str] = set()
-        self._uneven: set[str] = set()
-        self._broken: set[str] = set()
+    def __init__(self, faults: FaultInjector, hardware: Mapping[str, SimulatedHardware], seed: int) -> None:
+        self._faults, self._hardware, self._seed = faults, hardware, seed
 
     def join_s(self, machine: Instance) -> float | None:
         """Seconds until the Node registers; faults that are active at the boot count."""
-        if self._faults.hits("never-join"):
-            self._trace.record("will not join", instance=machine.id)
-            return None
-        if self._faults.active_of("taint"):
-            self._tainted.add(machine.id)
-            self._faults.effects["taint"] += 1
-        if self._faults.hits("uneven"):
-            self._uneven.add(machine.id)
-        if self._faults.hits("broken-node", machine.cluster):
-            self._broken.add(machine.id)
-            self._trace.record("is broken", instance=machine.id)
-        late = self._faults.amount_of("late-join")
-        return self._chance("boot", machine.id).uniform(*_BOOT_S) + late
+        late_s = 0.0
+        for kind in self._faults.at_work:
+            joins_s = kind.joins(machine)
+            if joins_s is None:
+                return None
+            late_s += joins_s
+        return self._chance("boot", machine.id).uniform(*_BOOT_S) + late_s
 
     def ready_s(self, machine: Instance) -> float | None:
         """Seconds from then until the Node is Ready; faults that are active at the boot count."""
-        if self._faults.hits("never-ready"):
-            self._trace.record("will not be ready", instance=machine.id)
+        if any(kind.keeps_unready(machine) for kind in self._faults.at_work):
             return None
         return self._chance("ready", machine.id).uniform(*_READY_S)
 
@@ -91,29 +75,19 @@ class SimulatedMachines:
     def resources(self, machine: Instance) -> tuple[dict[str, int], dict[str, int]]:
         """Capacity and allocatable of a machine, canonical units."""
         found = self._hardware[machine.cluster].resources(machine.node_pool, machine.instance_type, machine.ami)
-        if machine.id in self._broken:
-            capacity, allocatable = (
-                machine_yields.broken(self._chance("broken", machine.id), amounts, of_capacity=place == 0)
-                for place, amounts in enumerate(found)
-            )
-            return capacity, allocatable
-        if machine.id not in self._uneven:
-            return found
-        # The same for all such machines of a type: what one has shown is all that there is to learn.
-        less = machine_yields.shortfall(self._chance("uneven", machine.instance_type))
-        capacity, allocatable = ({name: less(name, has) for name, has in amounts.items()} for amounts in found)
-        return {**capacity, CPU: found[0][CPU]}, allocatable
+        spoilt = (kind.yields(machine, found) for kind in self._faults.kinds)
+        return next((other for other in spoilt if other is not None), found)
 
     def node_object(self, machine: Instance, now: float) -> dict[str, Any]:
         """The Node with the labels that Shiplap's user data would give it."""
         capacity, allocatable = self.resources(machine)
         taints = [{"key": labels.UNREGISTERED_TAINT, "effect": "NoExecute"}]
-        taints += [_NEIGHBOUR_TAINT] if machine.id in self._tainted else []
+        taints += [taint for kind in self._faults.kinds for taint in kind.taints(machine)]
         not_ready = condition("Ready", "False", rfc3339(now), "KubeletNotReady", "container network is not ready")
         return {
             "metadata": {
                 "name": machine.private_dns,
-                "annotations": {BROKEN: "true"} if machine.id in self._broken else {},
+                "annotations": {BROKEN: "true"} if self._faults.of(BrokenNodeFault).is_broken(machine) else {},
                 "labels": {
                     labels.NODE_POOL: label_value_of(machine.node_pool),
                     labels.HOSTNAME: machine.private_dns,
@@ -186,7 +160,7 @@ def cluster_in_virtual_time(
         ApiServer(loop.clock),
         loop,
         machines,
-        is_down=lambda: bool(faults.active_of("api-down")),
+        is_down=lambda: faults.is_api_down,
         most=int(SCHEDULED_PER_S * STEP_S),
         scheduling_events=False,
     )

@@ -1,6 +1,6 @@
 """EC2 as it is between two states: instances stay `pending` or `shutting-down`, and names of the ended are given again.
 
-Faults that the fake of EC2 applies by itself, capacity, quotas and late descriptions, are counted here.
+The fake of EC2 applies capacity, quotas and late descriptions by itself; their kinds of faults hear of it here.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from shiplap.ports import Clock, FleetRequest, FleetResult, Instance
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 
-_KIND_OF_CODE = {"InsufficientInstanceCapacity": "no-capacity", "VcpuLimitExceeded": "quota"}
-
 
 class UnsettledCompute(FakeCompute):
     """A FakeCompute with these faults. `freed_names` are host names of ended instances that the next ones are given."""
@@ -27,29 +25,22 @@ class UnsettledCompute(FakeCompute):
         super().__init__(clock, faults=injector, amis=amis, install=install)
         self.freed_names: list[str] = []
         self._injector = injector
-        self._all_subnets, self._selections = self.subnets, 0
         self._pending_until: dict[str, float] = {}
         self._shutting_down: dict[str, float] = {}
 
     def launch(self, request: FleetRequest) -> FleetResult:
-        """As the fake; an active fault loses the answer and has the token asked again with other subnets."""
+        """As the fake; an active fault loses the answer."""
         result = super().launch(request)
-        if self._injector.hits("subnets"):
-            self._selections += 1
-            left = [
-                net
-                for number, net in enumerate(self._all_subnets)
-                if number != self._selections % len(self._all_subnets)
-            ]
-            self.subnets = tuple(replace(net, id=f"{net.id}-{self._selections}") for net in left)
+        if any(kind.forgets_launch(self) for kind in self._injector.at_work):
             raise AwsError("connection reset", code="")
         return result
 
     def _fulfil(self, request: FleetRequest) -> FleetResult:
         result = super()._fulfil(request)
-        for failure in result.failures:
-            self._injector.effects[_KIND_OF_CODE[failure.code]] += 1
-        slow = self._injector.amount_of("long-pending") if result.instances else 0.0
+        for kind in self._injector.at_work:
+            for failure in result.failures:
+                kind.launch_failed(failure.code)
+        slow = sum(kind.pending_s() for kind in self._injector.at_work) if result.instances else 0.0
         if slow:
             self._pending_until.update((item.id, item.launched_at + slow) for item in result.instances)
         return result
@@ -57,7 +48,8 @@ class UnsettledCompute(FakeCompute):
     def _private_dns(self, number: int) -> str:
         if not self.freed_names:
             return super()._private_dns(number)
-        self._injector.effects["address-again"] += 1
+        for kind in self._injector.at_work:
+            kind.named_again()
         return self.freed_names.pop(0)
 
     def terminate(self, cluster: str, *instance_ids: str) -> None:
@@ -67,13 +59,15 @@ class UnsettledCompute(FakeCompute):
             super().terminate(cluster, *instance_ids)
         finally:
             ended = [name for name in before if self._instances[name].state != before[name]]
-            slow = self._injector.amount_of("slow-end") if ended else 0.0
+            slow = sum(kind.ending_s() for kind in self._injector.at_work) if ended else 0.0
             self._shutting_down.update((name, self._clock.now() + slow) for name in ended if slow)
 
     def _described(self) -> list[Instance]:
         shown = super()._described()
         if self.describe_lag_s:
-            self._injector.effects["describe-lag"] += self._is_late(shown)
+            is_late = self._is_late(shown)
+            for kind in self._injector.at_work:
+                kind.described(is_late=is_late)
         now = self._clock.now()
         if any(now < until for until in self._pending_until.values()):
             shown = [self._as_pending(item, now) for item in shown]
@@ -89,8 +83,3 @@ class UnsettledCompute(FakeCompute):
         """True if describing shows other instances than are there."""
         there = {item.id for item in self.alive() if not self._is_foreign(item)}
         return there != {item.id for item in shown}
-
-
-def node_classes_amis(names: list[str], version: int) -> dict[str, tuple[Ami, ...]]:
-    """The AMI of each EC2NodeClass after so many releases."""
-    return {name: (Ami(f"ami-{name}-{version}", f"{name}-{version}", "2026-02-01T00:00:00Z"),) for name in names}

@@ -1,0 +1,1 @@
+"""Faults of EC2's answers and of what it sells."""

@@ -1,0 +1,31 @@
+"""The fault `quota`."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shiplap_lab.faults.fault_kind import FaultKind
+
+
+class QuotaFault(FaultKind):
+    """EC2 lets the account have only `amount` more instances of the capacity type `target`."""
+
+    name = "quota"
+    targets = ("on-demand", "spot")
+
+    @classmethod
+    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
+        return chance.randrange(0, 3)
+
+    def adjust(self) -> None:
+        """Set the quota of each capacity type that an active fault names."""
+        quotas = self.world.compute.quotas
+        quotas.clear()
+        for _, fault in self.faults.active_of(self.name):
+            for capacity_type in ("on-demand", "spot"):
+                if fault.target in ("*", capacity_type):
+                    quotas[capacity_type] = min(int(fault.amount), quotas.get(capacity_type, int(fault.amount)))
+
+    def launch_failed(self, code: str) -> None:
+        """Count what EC2 refused for the quota."""
+        self.faults.effects[self.name] += code == "VcpuLimitExceeded"

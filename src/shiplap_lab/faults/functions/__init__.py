@@ -1,0 +1,1 @@
+"""Faults of functions: their clocks, containers, schedules and versions."""

@@ -1,0 +1,1 @@
+"""Faults of manifests that are objects of the clusters; `target` is a glob of clusters."""

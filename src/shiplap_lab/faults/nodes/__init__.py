@@ -1,0 +1,1 @@
+"""Faults of machines and of the Nodes they register."""

@@ -1,0 +1,1 @@
+"""Faults of a cluster's objects and watches."""

@@ -1,0 +1,27 @@
+"""The fault `watch-gone`."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.faults.fault_kind import FaultKind
+
+
+class WatchGoneFault(FaultKind):
+    """No watch can be opened, and when it is over the API server has forgotten what has changed."""
+
+    name = "watch-gone"
+
+    @classmethod
+    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
+        return 1.0
+
+    def end(self, number: int, fault: Fault) -> None:  # noqa: ARG002 - nothing of the fault matters
+        """Watches that go on from where they were broken are told to list again."""
+        for cluster in self.world.clusters.values():
+            cluster.server.compact()
+
+    def breaks_watches(self) -> bool:
+        """True: none can go on."""
+        return True

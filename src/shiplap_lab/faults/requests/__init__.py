@@ -1,0 +1,1 @@
+"""Faults of the requests that functions make: their effects."""

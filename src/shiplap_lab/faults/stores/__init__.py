@@ -1,0 +1,1 @@
+"""Faults of tables and of the bucket."""

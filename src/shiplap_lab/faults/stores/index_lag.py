@@ -1,0 +1,25 @@
+"""The fault `index-lag`."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shiplap_lab.faults.fault_kind import FaultKind
+
+
+class IndexLagFault(FaultKind):
+    """The index of claims by instance shows what was written `amount` seconds ago."""
+
+    name = "index-lag"
+
+    @classmethod
+    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
+        return round(chance.uniform(10, 120))
+
+    def index_lag_s(self) -> float:
+        """The largest amount."""
+        return max((fault.amount for _, fault in self.faults.active_of(self.name)), default=0.0)
+
+    def index_was_late(self) -> None:
+        """Count a claim that was not found."""
+        self.took_effect()
