@@ -21,9 +21,10 @@ from tests.combinations.played_laws import BrokenLaw, Portion, Suite, Tally, pla
 from tests.combinations.shrunk_clusters import Shrinking
 from tests.conformance.catalogues import Z1
 from tests.rules import ZONE
+from tests.thoroughness import THOROUGH
 
 SEED = 20261128
-COUNT, LAWS_AT_ONCE = 300, 5
+COUNT, LAWS_AT_ONCE = (300 if THOROUGH else 150), 5
 
 
 def test_every_law_holds() -> None:

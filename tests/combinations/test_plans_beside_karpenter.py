@@ -45,7 +45,7 @@ SPREAD = {
 
 @pytest.fixture(scope="module")
 def laws() -> Iterator[tuple[Law, ...]]:
-    """The laws with both programs at work."""
+    """The laws with both programs at work, which Go compiles first on a new machine: 390 seconds of processor time."""
     try:
         programs = karpenter_scheduler.build(), kube_scheduler.build()
     except ProgramsMissing as missing:
@@ -113,6 +113,7 @@ def test_limits_that_a_plan_exceeds_are_noticed() -> None:
     assert exceeds_limits(limited(cpu="3999m"), plan)
 
 
+@pytest.mark.thorough
 def test_plans_of_drawn_clusters_beside_karpenters(laws: tuple[Law, ...]) -> None:
     for law in laws:
         verdicts = {}
@@ -123,6 +124,7 @@ def test_plans_of_drawn_clusters_beside_karpenters(laws: tuple[Law, ...]) -> Non
         assert sum(text is None for text in verdicts.values()) < COUNT / 2, "too few of Karpenter's plans can be judged"
 
 
+@pytest.mark.thorough
 def test_a_plan_is_not_sound_if_a_node_of_another_type_makes_one_more_domain(laws: tuple[Law, ...]) -> None:
     """Pods that require each other spread over two zones, of which Karpenter's program knows the first term's alone."""
     cluster = drawn_for_karpenter(24680, 666)

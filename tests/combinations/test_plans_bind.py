@@ -41,6 +41,9 @@ SPREAD = {
 WEB: dict[str, Any] = {"labels": {"app": "web"}}
 
 
+pytestmark = pytest.mark.thorough  # on a new machine, Go compiles kube-scheduler first
+
+
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[KubeScheduler]:
     try:

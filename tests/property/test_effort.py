@@ -9,6 +9,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import FrameType
 
 import pytest
@@ -18,8 +19,11 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.explain import unschedulable
 from shiplap.scheduling.explain.unschedulable import Explainer
+from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing import pack
+from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
+from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import plan, solve
 from tests.adversarial import drawn
 from tests.conformance import given as case
@@ -202,12 +206,18 @@ def test_an_explanation_tells_of_few_constraints_and_counts_the_others() -> None
         assert "40 more constraints" in entry.message
 
 
+def left_out(compiled: CompiledSnapshot, packing: Packing) -> list[PodClass]:
+    """The classes of which pods are left out, of which there are some."""
+    left = [item for item in compiled.classes if packing.unplaced.get(item.index)]
+    assert left
+    return left
+
+
 def explaining(world: Snapshot) -> tuple[Explainer, int]:
     """An explainer that told everybody who is left out why, and the calls of functions that took."""
     compiled, packing = solve(world)
     explainer = Explainer(compiled, packing)
-    left = [item for item in compiled.classes if packing.unplaced.get(item.index)]
-    assert left
+    left = left_out(compiled, packing)
     return explainer, calls(lambda: [explainer.unschedulable(item) for item in left])
 
 
@@ -228,16 +238,21 @@ def test_explanations_grow_no_faster_than_pods_left_out() -> None:
     assert many <= 5 * few
 
 
+@cache
+def solved(seed: int) -> tuple[CompiledSnapshot, Packing]:
+    return solve(drawn(seed, 60))
+
+
 @pytest.mark.parametrize("most", [0, 200])
 def test_explanations_ask_about_few_domains(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(unschedulable, "MOST_DOMAINS", most)
     asked = []
     for seed in range(1, 13):
-        world = drawn(seed, 60)
-        explainer, _ = explaining(world)
-        _, packing = solve(world)
-        number = len(packing.unplaced)
-        assert explainer.asked <= max(unschedulable.FEWEST_DOMAINS * number, most)
+        compiled, packing = solved(seed)
+        explainer, left = Explainer(compiled, packing), left_out(compiled, packing)
+        for item in left:
+            explainer.unschedulable(item)
+        assert explainer.asked <= max(unschedulable.FEWEST_DOMAINS * len(packing.unplaced), most)
         asked.append(explainer.asked)
     assert any(asked)
 
