@@ -25,7 +25,6 @@ from shiplap.manifests.custom_resources import Budget
 from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.ceilings.ceilings import Ceiling
 from shiplap.policies.ceilings.ledger import HOUR_S
-from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_settings import WindowSettings
 from shiplap.policies.sleep.sleep_windows import parse_window, spans_of
 from shiplap_lab.scenarios.scenario import Play, PodGroup, ScenarioSleep, Wave, load
@@ -95,7 +94,7 @@ def week_of(pods: int, budget: str, *, sleep: bool) -> Play:
     groups = (PodGroup("dev", cpu="900m", memory="1Gi", spec=_POOL),)
     scenario = replace(
         play.scenario,
-        policies=(SleepInput(asleep),) if sleep else (),
+        sleep=asleep if sleep else None,
         ceilings=(Ceiling(monthly=1_000_000.0),),
         groups=groups,
         waves=(Wave("dev", pods),),
