@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from shiplap.scheduling.model.resources import Floats
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
-from shiplap.scheduling.search.column_generation import CoveringProgram, SparseColumns, pairs, totals_bound
+from shiplap.scheduling.search.column_generation import CoveringProgram, totals_bound
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import effort_worth, fill_cheaply, grow_nodes, improve
 from shiplap.scheduling.search.pod_kinds import realise, reduce_problems
@@ -194,19 +194,6 @@ def test_a_program_that_begins_from_the_basis_of_another_demand_comes_to_the_sam
     assert begun.objective == pytest.approx(plain.objective, rel=1e-3)
 
 
-def test_the_worth_of_columns_without_their_zeros_is_that_with_them_to_the_last_bit() -> None:
-    """Another last bit could choose another column."""
-    draw = np.random.default_rng(3)
-    columns = np.where(draw.random((60, 900)) < 0.06, draw.integers(1, 9, (60, 900)), 0).astype(np.float64)
-    values = draw.random(60)
-    sparse = SparseColumns(60)
-    for known in (300, 301, 900):
-        expected = np.add.reduce(values[:, None] * columns[:, :known], axis=0)
-        assert sparse.worth(columns[:, :known], values).tolist() == expected.tolist()
-    columns = np.concatenate([columns, np.full((60, 1), 2.0)], axis=1)
-    assert sparse.worth(columns, values).tolist() == np.add.reduce(values[:, None] * columns, axis=0).tolist()
-
-
 def test_a_program_begins_from_the_basis_of_another_demand_in_few_pivots() -> None:
     """With the same costs it is the dual simplex method alone that gets there."""
     columns = np.array([[1.0, 0.0, 2.0, 1.0], [0.0, 1.0, 1.0, 3.0]])
@@ -313,17 +300,6 @@ def test_nodes_of_more_pods_than_rules_let_expect_cost_what_they_are_launched_as
     crowded[0, reduced.kind_of[0]] = 30
     assert reduced.cheapest(crowded).tolist() == [-1]
     assert reduced.cost(crowded) == pytest.approx(0.2)
-
-
-@settings(max_examples=draws(40), deadline=None)
-@given(problem=problems())
-def test_pairs_of_kinds_fit_rows_that_suit_them(problem: BinPackingProblem) -> None:
-    for _, joint, _ in reduce_problems([problem], [len(problem.counts)]):
-        patterns = pairs(joint, Effort.of(1.0))
-        assert (joint.cheapest(patterns) >= 0).all()
-        assert (patterns <= joint.demand).all()
-        assert (patterns == np.floor(patterns)).all()
-        assert patterns.any(axis=1).all()
 
 
 def test_many_pods_of_a_few_sizes_cost_hardly_more_than_their_resources() -> None:

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from shiplap.instances.capacity.described_capacity import MIB
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.scheduling.model.pod_classes import PodClass
-from shiplap.scheduling.model.resources import Bools, Ints
+from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
 from shiplap.scheduling.model.scheduling_plan import NearestMiss
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 from shiplap.scheduling.supply.instance_arrays import TypeTable
@@ -25,12 +26,11 @@ from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, Refusal
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
-_MEBI = 2**20
+NAMED = 5
+"""Templates or reservations that a reason names; the others are counted."""
+
 SHRINKS = 0.5
 """A pod that would have to shrink by more than this share is farther away than one that lacks a toleration."""
-
-_NODES_LAST = 99
-"""Where much runs short, a template is named before a node: nodes are launched, not enlarged."""
 
 CLOSE, ONE_RULE, FAR, NEVER = range(4)
 """Ranks: something runs short; one rule is in the way; much runs short; no type has it at all."""
@@ -213,7 +213,8 @@ def nearest_node(item: PodClass, nodes: ExistingNodes) -> Miss | None:
         f"{amount(resource, int(requests[column]))} needed, {amount(resource, free)} free"
     )
     # One that would take the pod with a little more room is nearer than a template whose labels keep the pod off.
-    level = (FAR, _NODES_LAST) if float(relative[best][column]) > SHRINKS else (ONE_RULE, 0)
+    # Where much runs short, a template is named before a node: nodes are launched, not enlarged.
+    level = (FAR, PLENTY) if float(relative[best][column]) > SHRINKS else (ONE_RULE, 0)
     return Miss(
         (*level, float(relative[best].sum()), node.name),
         text,
@@ -280,14 +281,14 @@ def _overhead_percent(item: InstanceType) -> float | None:
     label = next((r for r in item.requirements if r.key == f"{labels.AWS_PREFIX}instance-memory"), None)
     if label is None or label.complement or len(label.values) != 1:
         return None
-    total = int(next(iter(label.values))) * _MEBI
+    total = int(next(iter(label.values))) * MIB
     return round(100 * (1 - item.capacity.get(MEMORY, 0) / total), 1) if total else None
 
 
 def amount(resource: str, value: int) -> str:
     """An amount for reading: memory and storage in whole Mi, rounded up, money in dollars, everything else exact."""
     if resource == MEMORY or resource.endswith("storage"):
-        return f"{-(-value // _MEBI)}Mi"
+        return f"{-(-value // MIB)}Mi"
     if resource == HOURLY:
         return f"{value / MICROS:g}"
     if resource == SPOT_VCPUS:

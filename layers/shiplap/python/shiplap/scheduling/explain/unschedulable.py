@@ -17,6 +17,7 @@ from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.scheduling.explain.lost_domains import LostDomains
 from shiplap.scheduling.explain.nearest import (
     CLOSE,
+    NAMED,
     NEVER,
     ONE_RULE,
     Miss,
@@ -64,10 +65,11 @@ from shiplap.scheduling.topology.reachable_domains import (
     unsatisfied_constraints,
 )
 
-_NAMED_TEMPLATES = 5
+MOST_DOMAINS = 8_000
+"""Domains that are asked about to explain all classes left out, who share them equally."""
 
-MOST_DOMAINS, FEWEST_DOMAINS = 8_000, 8
-"""Domains that are asked about to explain all classes left out, who share them equally; and the least for each."""
+FEWEST_DOMAINS = MOST_DOMAINS // 1000
+"""The least share of a class, however many classes are left out."""
 
 _MOST_LABELS = 256
 """Labels of node-affinity terms that are explained for one class: a thousand pods of twenty terms of fifty labels each
@@ -457,4 +459,4 @@ def _grouped(verdicts: Sequence[TemplateVerdict]) -> list[str]:
     templates: dict[str, list[str]] = {}
     for verdict in verdicts:
         templates.setdefault(verdict.text or "could hold a pod of its kind now", []).append(verdict.template.name)
-    return [f"{some(names, _NAMED_TEMPLATES)}: {text}" for text, names in templates.items()]
+    return [f"{some(names, NAMED)}: {text}" for text, names in templates.items()]

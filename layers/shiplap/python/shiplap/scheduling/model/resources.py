@@ -16,6 +16,12 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+ROUNDING = 1e-9
+"""Prices, values and parts are rounded to nine decimals: smaller differences are those of adding in another order."""
+
+CHUNK = 1 << 20
+"""Elements of the largest intermediate array: a few of 8 MiB at a time leave a function of 1 GiB its memory."""
+
 PLENTY = 1 << 60
 """Stands for "no limit"; far above any real amount, and sums of it still fit 64 bits."""
 

@@ -162,8 +162,6 @@ class Constraints(msgspec.Struct, frozen=True):
 UNCONSTRAINED = Constraints()
 
 
-_FEW_LABELS = 16
-
 Matcher = Callable[[Mapping[str, str]], bool]
 """Whether a pod with these labels is counted."""
 
@@ -183,8 +181,8 @@ class _Reach(msgspec.Struct, frozen=True):
     mentioned_set: set[str]
 
     def profile_of(self, labels_of_pod: Mapping[str, str]) -> object:
-        """The labels that decide which terms count a pod. Of many labels the pod's own are looked at, which are few."""
-        if len(self.mentioned) <= _FEW_LABELS:
+        """The labels that decide which terms count a pod. Of more labels than it has, its own are looked at."""
+        if len(self.mentioned) <= len(labels_of_pod):
             label = labels_of_pod.get
             return tuple([label(key) for key in self.mentioned])  # several times as quick as map() or a generator
         return frozenset(item for item in labels_of_pod.items() if item[0] in self.mentioned_set)

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.model.resources import Floats, Ints
+from shiplap.scheduling.model.resources import ROUNDING, Floats, Ints
 from shiplap.scheduling.packing.planned_claims import launch_price
 from shiplap.scheduling.supply.open_claims import ClaimGroup, PlacementAttempt
 from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
-
-_CENTS = 1e-9
 
 
 class Taken(msgspec.Struct, frozen=True, eq=False):
@@ -58,7 +56,7 @@ class OpenRoom:
         taken: list[Taken] = []
         while number:
             best = int(np.argmin(self._each))
-            if self._each[best] > 0 and self._each[best] >= worth - _CENTS:
+            if self._each[best] > 0 and self._each[best] >= worth - ROUNDING:
                 break
             some = min(number, int(self._many[best]))
             taken.append(Taken(int(self._places[best]), some, target_of[best]))

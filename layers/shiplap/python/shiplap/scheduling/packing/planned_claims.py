@@ -31,6 +31,8 @@ _PAIRS = len(_NAME_PAIRS)
 _QUADS = _PAIRS**2
 _NAMES = _QUADS**2
 _SUFFIX = 8
+"""Characters of a name behind that of the NodePool: 27**8 names, so that two of a million claims hardly share one."""
+
 _OUTLIVES = tuple(name for name in ClaimPlan.__struct_fields__ if name in PlannedClaim.__struct_fields__)
 
 

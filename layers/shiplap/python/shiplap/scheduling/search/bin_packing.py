@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, distinct_lines, pareto_front
+from shiplap.scheduling.model.resources import CHUNK, PLENTY, Bools, Floats, Ints, distinct_lines, pareto_front
 
 
 class BinPackingProblem(msgspec.Struct, frozen=True, eq=False):
@@ -52,10 +52,6 @@ class Filling(msgspec.Struct, frozen=True, eq=False):
     def hourly(self, problem: BinPackingProblem) -> float:
         """USD per hour of all its nodes."""
         return float(problem.price[self.rows].sum())
-
-
-_CHUNK = 1 << 20
-"""Elements of the largest intermediate array."""
 
 
 class RowSets:
@@ -113,7 +109,7 @@ class RowSets:
             free = front[0, wanted] - used[:, wanted]
             many: Ints = (free // size[wanted]).min(axis=1, initial=PLENTY)
             return many
-        step = max(1, _CHUNK // front.size)
+        step = max(1, CHUNK // front.size)
         parts: list[Ints] = []
         for start in range(0, len(used), step):
             free = front[None, :, :] - used[start : start + step, None, :]
@@ -132,7 +128,7 @@ class RowSets:
             for column in np.flatnonzero(size).tolist():
                 holds &= used[:, column] <= limits[0, column]
             return holds
-        step = max(1, _CHUNK // max(limits.size, 1))
+        step = max(1, CHUNK // max(limits.size, 1))
         parts: list[Bools] = [
             (used[start : start + step, None, :] <= limits[None, :, :]).all(axis=2).any(axis=1)
             for start in range(0, len(used), step)
@@ -331,7 +327,7 @@ def cheapest_rows(sets: RowSets, set_of: Ints, used: Ints) -> Ints:
     for number in np.unique(set_of).tolist() if len(sets.masks) > 1 else [0]:
         members = np.flatnonzero(set_of == number)
         candidates, net = sets.by_price(number)
-        step = max(1, _CHUNK // max(net.size, 1))
+        step = max(1, CHUNK // max(net.size, 1))
         for start in range(0, len(members), step):
             some = members[start : start + step]
             holds = np.ones((len(some), len(net)), np.bool_)

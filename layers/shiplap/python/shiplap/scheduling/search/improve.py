@@ -7,8 +7,8 @@ that a rule gives a node each go first. First-fit-decreasing instead fills the l
 and then buys each the row that its fullest resource needs. It fills small problems as well, and those in which a pod
 finds no place otherwise.
 
-The search fills problems again; a filling stays where nothing cheaper is found. Nodes that cost much more than their
-pods are worth are emptied together and packed again.
+The search fills problems again; a filling stays where nothing cheaper is found. Nodes that cost much more than
+their pods are worth are emptied together and packed again.
 
 Results are cached: a warm function often searches the same problem with its next decision. Disruption decides again
 before it acts, and regularly on an unchanged cluster, so most of its searches and of its first fillings of small
@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from threading import Lock
 from typing import TypeVar
 
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.model.resources import Bools, Floats, Ints, pareto_front, rows_holding
+from shiplap.scheduling.model.resources import ROUNDING, Bools, Floats, Ints, pareto_front, rows_holding
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit, suit_lines
 from shiplap.scheduling.search.column_generation import (
     BOLD,
@@ -37,7 +36,6 @@ from shiplap.scheduling.search.column_generation import (
     Generation,
     PatternPool,
     dive,
-    pairs,
     size_values,
     totals_bound,
     values_of,
@@ -56,19 +54,18 @@ from shiplap.scheduling.search.type_mix import deal, mix
 _FINE = 8.0
 """Pods are dealt out when nodes of the cheapest mixture hold at least so many."""
 
-_FEW_KINDS, _MOST_PAIRS = 24, 40
-"""With up to so many kinds of such pods all mixtures of two kinds are looked at; so many for each kind are kept."""
-
 _FIRST_SLACKS = (0.0, 0.01, 0.03)
-_BEAM = 16
+"""Parts by which a mixture of nodes exceeds all pods, tried until they are dealt out: few, as all batches pass here."""
+
 _SMALL_BATCH = 100
 """Problems with up to so many pods are filled in several ways: it takes little time, and few nodes leave much waste."""
 
 _MOST_GROWN, _FEW_GROWN = 2_000, 32
 """So are problems of up to so many pods and kinds of pods, but not by first-fit-decreasing."""
 
-_MANY_SIZES = 160
-"""With more sizes of pods than this they are rounded up, so that each step places many pods."""
+_MANY_KINDS = 160
+"""With more kinds of pods than this their sizes are rounded up, so that each step places many pods, and there is no
+column generation: its programs grow with the square of the kinds."""
 
 _STEPS = (4, 3, 2, 1)
 """The sizes between a power of two and the next are rounded up to 2**4 sizes, or fewer."""
@@ -115,7 +112,7 @@ def _rounded_up(problem: BinPackingProblem) -> BinPackingProblem:
     for steps in _STEPS:
         unit = np.left_shift(1, np.maximum(exponent - 1 - steps, 0).astype(np.int64))
         sizes = -(-problem.sizes // unit) * unit
-        if len({line.tobytes() for line in sizes}) <= _MANY_SIZES:
+        if len({line.tobytes() for line in sizes}) <= _MANY_KINDS:
             break
     return msgspec.structs.replace(problem, sizes=np.where(_fitting(problem, sizes)[:, None], sizes, problem.sizes))
 
@@ -148,7 +145,7 @@ def _fillings(problem: BinPackingProblem, reduced: ReducedProblem) -> Iterator[F
         yield from _realised(problem, reduced, patterns)
     if ways and not several:
         return
-    if not ways and kinds > _MANY_SIZES:
+    if not ways and kinds > _MANY_KINDS:
         [(_, reduced, _)] = reduce_problems([_rounded_up(problem)], [_least_nodes(problem)])
     tried: set[bytes] = set()
     for weights in size_weights(reduced)[: None if several else 1]:
@@ -183,7 +180,7 @@ def _unlimited() -> Effort:
 def _dealt(reduced: ReducedProblem) -> list[Floats]:
     """Patterns [nodes, kinds] of pods dealt out to a mixture of nodes; none if that leaves more than a few over."""
     for slack in _FIRST_SLACKS:
-        rows = mix(reduced, slack, _unlimited(), _BEAM)
+        rows = mix(reduced, slack, _unlimited())
         if not len(rows):
             return []
         counts, left, fullest = deal(reduced, rows, _unlimited())
@@ -212,19 +209,10 @@ def _in_placing_order(filling: Filling) -> Filling:
     return Filling(filling.rows[order], rank[filling.node][entries], filling.item[entries], filling.number[entries])
 
 
-_MOST_CELLS = 1 << 19
-"""Cells of a table of cheapest rows up to which one is made."""
-
-_LAID_OUT_PODS = 500
-"""With fewer pods, making the table takes longer than asking all rows."""
-
-_TOLERANCE = 1e-9
-
 _VALUES = ((0.4, 0.6), (0.55, 0.45), (0.7, 0.3), (0.2, 0.8))
 """Weights of the largest node's first and second resource: they define the size of a pod."""
 
-_FEW_UNITS = 128.0
-_OF_A_UNIT = 2.0
+_FEW_UNITS, _OF_A_UNIT = 128.0, 2.0
 """Weight of one unit of a resource of which no node has more than a few: more than all cpu and memory of a node."""
 
 
@@ -266,16 +254,13 @@ def grow_nodes(reduced: ReducedProblem, leading: Bools, weights: Floats, effort:
 
 
 class _CheapestRow:
-    """The first, so cheapest, row that holds a load; looked up where rows can be laid out for it."""
+    """The first, so cheapest, row that holds a load; looked up where each row has at least as much as those before."""
 
     def __init__(self, reduced: ReducedProblem) -> None:
         net = reduced.net
         self._net = net
         self._columns: list[Floats] = list(np.ascontiguousarray(net.T))
         self._chain = bool((np.diff(net, axis=0) >= 0).all())
-        self._layout: tuple[list[Floats], Ints] | None = None
-        if not self._chain and reduced.demand.sum() >= _LAID_OUT_PODS:
-            self._layout = _layout(np.ascontiguousarray(net).tobytes(), net.shape[1])
 
     def of(self, use: Floats, allowed: Bools | None) -> Ints:
         """Rows [nodes] for loads [resources, nodes], the number of rows where none holds; `allowed` [nodes, rows]."""
@@ -285,32 +270,11 @@ class _CheapestRow:
             for column, amount in zip(self._columns[1:], use[1:], strict=True):
                 np.maximum(found, column.searchsorted(amount), out=found)
             return found
-        if allowed is None and self._layout is not None:
-            steps, table = self._layout
-            place: Ints = table[tuple(column.searchsorted(amount) for column, amount in zip(steps, use, strict=True))]
-            return place
         holds = rows_holding(self._net, use.T)
         if allowed is not None:
             holds &= allowed
         row = holds.argmax(axis=1)
         return np.where(holds[np.arange(len(row)), row], row, rows)
-
-
-@lru_cache(maxsize=16)
-def _layout(encoded: bytes, width: int) -> tuple[list[Floats], Ints] | None:
-    """The different amounts of each resource, and the first row for each combination of them; None if they are many.
-
-    Problems of one family have the same rows.
-    """
-    net = np.frombuffer(encoded, np.float64).reshape(-1, width)
-    steps = [np.unique(column) for column in net.T]
-    if np.prod([float(len(column) + 1) for column in steps]) > _MOST_CELLS:
-        return None
-    table = np.full([len(column) + 1 for column in steps], len(net), np.int64)
-    for row in range(len(net) - 1, -1, -1):
-        at = (np.searchsorted(column, value) for column, value in zip(steps, net[row], strict=True))
-        table[tuple(slice(0, int(place) + 1) for place in at)] = row
-    return steps, table
 
 
 class _Grower:
@@ -402,9 +366,9 @@ class _Grower:
         row = self._find.of(self._use[:, :nodes] + size[:, None], allowed)
         step = (self._price[row] - self._paid[:nodes]).round(9)
         least = float(_least(step))
-        if least > fresh + _TOLERANCE:
+        if least > fresh + ROUNDING:
             return 0
-        some: Ints = (step <= least + _TOLERANCE).nonzero()[0]
+        some: Ints = (step <= least + ROUNDING).nonzero()[0]
         over = self._net[:, row[some]] - self._use[:, some]
         order = self._fullest_first(over)
         some, over = some[order], over[:, order]
@@ -452,8 +416,9 @@ def _room(spare: Floats, size: Floats) -> Ints:
 _NODES = (3, 4, 6, 9, 14)
 """How many of the most wasteful nodes are packed again at a time."""
 
+
 _LEAST_MICROS = 50_000.0
-_LEAST_SAVING = 1e-9
+"""Effort that packing nodes again takes at least: with less it comes to nothing."""
 
 
 def repack_wasteful(reduced: ReducedProblem, patterns: Floats, values: Floats, effort: Effort) -> Floats:
@@ -473,7 +438,7 @@ def repack_wasteful(reduced: ReducedProblem, patterns: Floats, values: Floats, e
         packed = dive(rest, pool, rest.demand, values[kinds], effort, None, CAREFUL)
         found = np.zeros((len(packed), len(demand)))
         found[:, kinds] = packed
-        if reduced.cost(found) < reduced.cost(some) - _LEAST_SAVING:
+        if reduced.cost(found) < reduced.cost(some) - ROUNDING:
             patterns = np.concatenate([others, found])
     return patterns
 
@@ -481,17 +446,15 @@ def repack_wasteful(reduced: ReducedProblem, patterns: Floats, values: Floats, e
 _NEGLIGIBLE = 5e-4
 """The search stops when a filling costs at most this part more than the bound."""
 
-_MANY_KINDS = 160
-"""Column generation is for at most so many kinds; with more kinds, pods are dealt out."""
-
 _MOST_PATTERN_CELLS = 1 << 23
 """Kinds times pods up to which nodes are grown again without rules: larger patterns take long to count."""
 
 _SLACKS = (0.0, 0.001, 0.002, 0.004)
-_EACH_POD, _MANY_PODS, _FEW_PODS = 1000.0, 100, 25
-"""Microseconds of effort per pod, the batch size from which on it applies, and the least number of pods to count."""
+"""The same in the search, closer to what is needed."""
 
-_ROUNDS = 60
+_EACH_POD, _FEW_PODS = 1000.0, 25
+"""Microseconds of effort per pod of a batch that is not small, and the least number of pods to count."""
+
 _TOGETHER = 0.4
 """The part of a family's effort spent on patterns for all its problems."""
 
@@ -531,7 +494,7 @@ def _nothing_to_save(problems: Sequence[BinPackingProblem], effort: Effort) -> b
 def effort_worth(problems: Sequence[BinPackingProblem]) -> float:
     """Microseconds of effort for the pods of problems: a small batch does not wait for a saving of a cent."""
     pods = sum(int(problem.counts.sum()) for problem in problems)
-    return _EACH_POD * (max(_FEW_PODS, pods * min(1.0, pods / _MANY_PODS)) if pods else 0)
+    return _EACH_POD * (max(_FEW_PODS, pods * min(1.0, pods / _SMALL_BATCH)) if pods else 0)
 
 
 def _families(problems: Sequence[BinPackingProblem], fillings: Sequence[Filling], effort: Effort) -> list[_Family]:
@@ -705,12 +668,8 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
         pool = PatternPool(self.joint)
         pool.add(np.unique(np.concatenate([some for found in starting_patterns.values() for some in found]), axis=0))
         part = effort.share(_TOGETHER)
-        if len(self.joint.sizes) <= _FEW_KINDS and not self.joint.rules and any(search.fine for search in searches):
-            mixed = PatternPool(self.joint)
-            mixed.add(pairs(self.joint, part))
-            pool.add(mixed.best(searches[0].values, _MOST_PAIRS * len(self.joint.sizes)))
         generation = Generation(self.joint, pool, self.joint.demand, searches[0].values, part)
-        generation.run(_ROUNDS)
+        generation.run()
         effort.give_back(part)
         return generation
 

@@ -11,18 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shiplap.scheduling.model.resources import Bools, Floats, Ints, rows_holding
+from shiplap.scheduling.model.resources import ROUNDING, Bools, Floats, Ints, rows_holding
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, suit_lines
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.pod_kinds import Rules
-
-_TOLERANCE = 1e-9
-
-_MOST_TOGETHER = 16
-"""How many nodes of a row are joined at a time at most. What is joined may be joined again."""
-
-_WAYS = 4
-"""How many numbers of nodes are tried for each row."""
 
 _ALL_PAIRS = 48
 """Up to so many nodes, all pairs are tried."""
@@ -30,8 +22,9 @@ _ALL_PAIRS = 48
 _SHIFTS = (1, 2, 4, 8)
 """Of more nodes those are tried that are so far apart when they are sorted by price."""
 
+
 _LEAST_PART = 64
-"""The joining ends with a round that joins less than this part of the nodes."""
+"""The joining ends with a round that joins less than this part of the nodes: going on takes as long as the search."""
 
 
 def join_nodes(problem: BinPackingProblem, filling: Filling, rows: Ints, effort: Effort) -> Filling:
@@ -116,12 +109,12 @@ class _Joiner:
         if len(members) < 2:
             return
         each = float(self._price[members[0]])
-        most = min(_MOST_TOGETHER, len(members))
-        many = np.ceil(np.minimum((self._row_price - _TOLERANCE) / max(each, _TOLERANCE), most + 1.0))
+        most = len(members)
+        many = np.ceil(np.minimum((self._row_price - ROUNDING) / max(each, ROUNDING), most + 1.0))
         least = self._load[members].min(axis=0)
         many = np.maximum(many, 2).astype(np.int64)
         holds = (self._net >= many[:, None] * least).all(axis=1) & (many <= most)
-        yield from sorted(set(many[holds].tolist()))[:_WAYS]
+        yield from sorted(set(many[holds].tolist()))
 
     def _join_pairs(self, nodes: Ints) -> None:
         """Join nodes of different rows."""
@@ -150,7 +143,7 @@ class _Joiner:
             holds &= self._suits[groups].all(axis=1)
         place = holds.argmax(axis=1)
         saving = self._price[groups].sum(axis=1) - self._row_price[place]
-        some = np.flatnonzero(holds[np.arange(len(place)), place] & (saving >= -_TOLERANCE))
+        some = np.flatnonzero(holds[np.arange(len(place)), place] & (saving >= -ROUNDING))
         taken: set[int] = set()
         chosen: list[int] = []
         for group in some[np.argsort(-np.round(saving[some], 9), kind="stable")].tolist():

@@ -19,7 +19,7 @@ from shiplap.kubernetes.related_objects import has_claims
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.preferences import NO_PREFERENCES
-from shiplap.scheduling.model.resources import Floats, Ints
+from shiplap.scheduling.model.resources import ROUNDING, Floats, Ints
 from shiplap.scheduling.supply.limits import NODES
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
@@ -27,14 +27,11 @@ _SHARES = np.arange(17) / 16
 _PER_MILLICORE, _PER_BYTE = _SHARES / 1000, (1 - _SHARES) / (4 << 30)
 """Proportions of the prices of CPU and memory that are tried; the best bound counts."""
 
-_STEPS, _FIRST_STEP = 256, 64
-"""So many prices are looked at, in equal steps; what nodes cost in parts is at this step or less than twice as far."""
+_STEPS = 256
+"""So many prices are looked at, in equal steps; what nodes cost in parts is at a quarter of them, or at half."""
 
 _WHOLE_STEPS = 8
 """Nodes of less than so many steps are bought in parts: many of them would be rounded down."""
-
-_ROUNDING = 1e-9
-"""The part by which sums of products may be off."""
 
 
 class PodsToPlace(msgspec.Struct, frozen=True, eq=False):
@@ -145,8 +142,8 @@ class _Sold:
         in_parts: float = max(prices.tolist())
         if in_parts <= 0:
             return 0.0
-        step = ldexp(1 / _FIRST_STEP, floor(log2(in_parts)))
-        too_few: Ints = (_most_bought(self._net, self._price, step) < needed * (1 - _ROUNDING)).sum(axis=0)
+        step = ldexp(4 / _STEPS, floor(log2(in_parts)))
+        too_few: Ints = (_most_bought(self._net, self._price, step) < needed * (1 - ROUNDING)).sum(axis=0)
         whole: float = max(too_few.tolist()) * step
         return max(in_parts, whole)
 

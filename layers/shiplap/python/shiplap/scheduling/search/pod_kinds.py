@@ -17,7 +17,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.model.resources import Bools, Floats, Ints, distinct_lines, rows_holding
+from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, distinct_lines, rows_holding
 from shiplap.scheduling.search.bin_packing import (
     BinPackingProblem,
     Filling,
@@ -30,15 +30,13 @@ from shiplap.scheduling.search.effort import Effort
 _PLENTY = float(1 << 52)
 """Amounts are whole numbers held as floats; below this they are exact."""
 
-_STRONG = 0.1
-"""A rule that needs at least this part of the nodes is strong: it decides what nodes look like."""
+_STRONG, _MOST_STRONG = 0.1, 4
+"""A rule that needs at least this part of the nodes is strong: it decides what nodes look like.
 
-_MOST_STRONG = 4
+Of several the strongest count: each is one more resource of every pattern."""
 
 _AVERAGE_TIMES = 2.0
 """Where weak rules hold, nodes take up to so many times the average number of pods."""
-
-_LEAST_PODS = 10.0
 
 
 class ReducedProblem(msgspec.Struct, frozen=True, eq=False):
@@ -131,7 +129,7 @@ def _with_rules(problem: BinPackingProblem, nodes: int) -> _ProblemWithRules:
     weak = bool((problem.owners.any(axis=0) & bound).any() or (clashing & bound).any())
     if weak:
         columns.append(np.ones(len(problem.counts)))
-        caps.append(max(_LEAST_PODS, np.ceil(_AVERAGE_TIMES * float(problem.counts.sum()) / max(nodes, 1))))
+        caps.append(max(1.0, np.ceil(_AVERAGE_TIMES * float(problem.counts.sum()) / max(nodes, 1))))
     sizes = np.concatenate([problem.sizes.astype(np.float64), *(column[:, None] for column in columns)], axis=1)
     return _ProblemWithRules(problem, sizes, tuple(caps), int(weak))
 
@@ -286,9 +284,6 @@ def _undominated(net: Floats, least: Floats, price: Floats, suits: Bools) -> Int
     return order[~replaced.any(axis=1)]
 
 
-_MANY = 1 << 60
-
-
 def realise(problem: BinPackingProblem, reduced: ReducedProblem, patterns: Floats, effort: Effort) -> Filling | None:
     """The filling of these patterns [nodes, kinds]; None when a pod finds no place at all."""
     patterns = patterns[patterns.any(axis=1)]
@@ -399,7 +394,7 @@ class _Seating:
         binding = [rule for rule in bounds.only_counting if self._owned[rule] >> node & 1]
         return min(
             (self._caps[rule] - self._counted[rule].get(node, 0) for rule in (*bounds.counting_owns, *binding)),
-            default=_MANY,
+            default=PLENTY,
         )
 
     def _seat(self, item: int, number: int) -> int:

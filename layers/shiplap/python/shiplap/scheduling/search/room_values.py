@@ -13,15 +13,14 @@ import msgspec
 import numpy as np
 
 from shiplap.scheduling.model.resources import PLENTY, Bools, Floats
-from shiplap.scheduling.search.column_generation import CoveringProgram
+from shiplap.scheduling.search.column_generation import ENTER, CoveringProgram
 from shiplap.scheduling.search.effort import Effort
 
 _USABLE = 0.8
 """The part of the value that counts: whole pods leave gaps, and some find no place on a node that has room for them."""
 
 _ROUNDS = 40
-_CLOSE = 2e-4
-"""Columns of nodes are added until one saves less than this part of its cost."""
+"""Columns of nodes that are added at most; they end when one would not enter a basis."""
 
 
 class MovablePods(msgspec.Struct, frozen=True, eq=False):
@@ -68,7 +67,7 @@ def _unit_values(room: Floats, net: Floats, pods: MovablePods) -> Floats:
         stays = pods.price - (room * values).sum(axis=1) < pods.moves
         column = np.append(room[stays].sum(axis=0), 1.0)
         cost = pods.price[stays].sum() + pods.moves[~stays].sum() + once
-        if (column * np.append(values, program.duals[width])).sum() - cost <= _CLOSE * cost:
+        if (column * np.append(values, program.duals[width])).sum() - cost <= ENTER * cost:
             break
         program.add(column[:, None], np.array([cost]))
     return values

@@ -17,13 +17,14 @@ from shiplap.scheduling.search.column_generation import CoveringProgram, totals_
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.pod_kinds import ReducedProblem, aggregate_problem
 
-BEAM = 200
-_DEPTH = 9
+_BEAM, _DEPTH = 16, 9
+"""States of the beam search, and the nodes that it adds at most."""
+
 _OPEN = 3.0
 """How many nodes' worth of the fractional mixture are left to the beam search."""
 
 
-def mix(reduced: ReducedProblem, slack: float, effort: Effort, beam: int = BEAM) -> Ints:
+def mix(reduced: ReducedProblem, slack: float, effort: Effort) -> Ints:
     """Rows [nodes] whose sum holds all pods together and the part `slack` more, at little cost; empty when none do."""
     total = (reduced.sizes * reduced.demand[:, None]).sum(axis=0) * (1.0 + slack)
     useful = _useful(reduced)
@@ -33,7 +34,7 @@ def mix(reduced: ReducedProblem, slack: float, effort: Effort, beam: int = BEAM)
     copies = _rounded_down(used)
     nodes = np.repeat(np.flatnonzero(useful), copies)
     rest = np.maximum(total - reduced.net[nodes].sum(axis=0), 0.0)
-    last = _cover(reduced, np.flatnonzero(useful), rest, values, effort, beam)
+    last = _cover(reduced, np.flatnonzero(useful), rest, values, effort)
     return np.sort(np.concatenate([nodes, last])) if last is not None else np.zeros(0, np.int64)
 
 
@@ -53,9 +54,7 @@ def _rounded_down(used: Floats) -> Ints:
     return copies
 
 
-def _cover(
-    reduced: ReducedProblem, rows: Ints, total: Floats, values: Floats, effort: Effort, beam: int
-) -> Ints | None:
+def _cover(reduced: ReducedProblem, rows: Ints, total: Floats, values: Floats, effort: Effort) -> Ints | None:
     """The cheapest nodes found that together hold `total` [resources]; None when `_DEPTH` nodes cannot.
 
     States are what is left to cover; they are ranked by what they cost so far and what the rest is worth, which no
@@ -79,7 +78,7 @@ def _cover(
         promise[done] = np.inf
         if best is not None:
             promise[promise >= best[0]] = np.inf
-        order = np.argsort(promise, kind="stable")[:beam]
+        order = np.argsort(promise, kind="stable")[:_BEAM]
         order = order[np.isfinite(promise[order])]
         if not len(order):
             break
@@ -88,9 +87,11 @@ def _cover(
     return None if best is None else rows[best[1]]
 
 
-PROFILES = 24
-_ARTIFICIAL = 100.0
-_EACH = 0.01
+_PROFILES = 24
+"""Profiles of pods, so that the program that shares them has some hundred columns, whatever the sizes are."""
+
+_ARTIFICIAL, _EACH = 100.0, 0.01
+"""Costs beside the fullest resource, which costs 1: pods without a row cost too much, and every part a little."""
 
 
 def profiles(reduced: ReducedProblem) -> Ints:
@@ -102,7 +103,7 @@ def profiles(reduced: ReducedProblem) -> Ints:
     order = np.argsort(lean, kind="stable")
     weight: Floats = np.cumsum((share.max(axis=1) * reduced.demand)[order])
     step = np.zeros(len(lean), np.int64)
-    step[order] = np.minimum((weight / max(float(weight[-1]), 1e-12) * PROFILES).astype(np.int64), PROFILES - 1)
+    step[order] = np.minimum((weight / max(float(weight[-1]), 1e-12) * _PROFILES).astype(np.int64), _PROFILES - 1)
     # Equal kinds of shares must not be told apart by where a boundary happens to fall.
     rest = np.packbits(np.concatenate([reduced.suits, reduced.sizes[:, 2:] > 0], axis=1), axis=1)
     _, other = np.unique(rest, axis=0, return_inverse=True)

@@ -15,16 +15,10 @@ import numpy as np
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.model.pod_classes import HostPort, PodClass
-from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, pareto_front, rows_holding
+from shiplap.scheduling.model.resources import CHUNK, PLENTY, ROUNDING, Bools, Floats, Ints, pareto_front, rows_holding
 from shiplap.scheduling.model.topology_constraints import Constraints
 from shiplap.scheduling.supply.daemons import NO_COMPANY, Company
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
-
-_CHUNK = 1 << 22
-"""Elements of the largest intermediate array; keeps peak memory at some tens of megabytes."""
-
-_TOLERANCE = 1e-9
-
 
 _MOST_NET_BYTES = 1 << 26
 """Bytes of all arrays of net resources that are remembered at a time: pods can ask for as many sets of rows as pods."""
@@ -139,7 +133,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
         rows = self.net if self.minimums else self.front
         if not len(rows):
             return np.zeros(len(used), np.int64)
-        step = max(1, _CHUNK // rows.size)
+        step = max(1, CHUNK // rows.size)
         parts = [self._room(used[start : start + step], requests, rows) for start in range(0, len(used), step)]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
@@ -220,7 +214,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
         part = np.zeros((len(requests), len(self.rows)))
         for column in np.flatnonzero(requests.any(axis=0)).tolist():
             np.maximum(part, requests[:, column, None] * (1.0 / np.maximum(self.net[:, column], 0.5)), out=part)
-        prices: Floats = np.where(part <= 1.0 + _TOLERANCE, part * self.price, np.inf).min(axis=1, initial=np.inf)
+        prices: Floats = np.where(part <= 1.0 + ROUNDING, part * self.price, np.inf).min(axis=1, initial=np.inf)
         return prices.round(9)
 
     def price_of_pods(self, requests: Ints, number: int) -> float:
@@ -240,7 +234,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
 
     def cheapest(self, used: Ints) -> Ints:
         """The first, so cheapest, row (its place in `rows`) that holds each load [claims, resources]; -1 for none."""
-        step = max(1, _CHUNK // max(self.net.size, 1))
+        step = max(1, CHUNK // max(self.net.size, 1))
         parts = []
         for start in range(0, len(used), step):
             holds = rows_holding(self.net, used[start : start + step])

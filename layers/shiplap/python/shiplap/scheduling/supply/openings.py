@@ -27,7 +27,7 @@ from shiplap.scheduling.supply.templates import NodeClaimTemplate, may_be_spot
 _MOST_MERGES = 32_000
 """Groups of claims that all classes of pods together are compared with; each class has an equal share."""
 
-_LEAST_MERGES = 32
+_LEAST_MERGES = _MOST_MERGES // 1000
 """The least share of a class, however many classes there are."""
 
 

@@ -288,11 +288,11 @@ class ReachableDomains:
             yield _Entry(attempt, group, types, self._types.setdefault(types.tobytes(), len(self._types)))
 
 
-_MOST = 6
-"""Domains named per constraint; the others are counted."""
+_MOST_DOMAINS = 6
+"""Domains that a reason names per constraint, as many as the largest Region has zones; the others are counted."""
 
-_MOST_CONSTRAINTS = 20
-"""Constraints that a text tells of; the others are counted."""
+MOST_RULES = 20
+"""Constraints, or taints of a NodePool, that a reason names."""
 
 
 def has_binding_constraints(pod_class: PodClass, counts: TopologyCounts) -> bool:
@@ -347,7 +347,7 @@ def unsatisfied_constraints(pod_class: PodClass, counts: TopologyCounts) -> str:
     others = (pod_class.selected & terms.anti).difference(demands.anti)
     closing += [(term, _anti_affinity_of_others_words) for term in sorted(others)]
     closing += [(term, _held_together) for term in sorted(counts.joined(pod_class))]
-    shown = max(_MOST_CONSTRAINTS - len(parts), 1)
+    shown = max(MOST_RULES - len(parts), 1)
     parts += [words(pod_class, term, counts) for term, words in closing[:shown]]
     if len(closing) > shown:
         parts.append(f"{len(closing) - shown} more constraints")
@@ -421,5 +421,5 @@ def _nodes_with_pods(counts: TopologyCounts, term: int, *, keeping: bool) -> int
 
 def _listed(per_domain: Iterable[tuple[str, int]]) -> str:
     ordered = sorted(per_domain)
-    shown = ", ".join(f"{value} {number}" for value, number in ordered[:_MOST])
-    return shown if len(ordered) <= _MOST else f"{shown} and {len(ordered) - _MOST} more"
+    shown = ", ".join(f"{value} {number}" for value, number in ordered[:_MOST_DOMAINS])
+    return shown if len(ordered) <= _MOST_DOMAINS else f"{shown} and {len(ordered) - _MOST_DOMAINS} more"

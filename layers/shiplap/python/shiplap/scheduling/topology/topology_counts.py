@@ -28,7 +28,7 @@ NodesOfSpread = tuple[tuple[Requirements, ...] | None, tuple[Toleration, ...] | 
 ExpectedDomains = Mapping[tuple[NodesOfSpread, str], frozenset[str]]
 """By the nodes that a spread looks at and its label: domains of nodes that the plan launches for other pods."""
 
-ABSENT, OPEN = -1, -2
+ABSENT, OPEN = range(-1, -3, -1)
 """Codes of a node without the label, and of one whose value is not decided yet."""
 
 
