@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling import planner
+from shiplap.scheduling.packing import strategies
 from tests.conformance.catalogues import fake_type, incrementing_types
 from tests.conformance.given import Outcome, given, pod, pods, pool
 
@@ -39,7 +39,7 @@ def test_a_node_of_an_equal_pool_grows_for_pods_that_cost_more_on_their_own() ->
 
 def test_a_node_of_an_equal_pool_does_not_grow_for_more_pods_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four pods would share the price of the larger type, but only one is there."""
-    monkeypatch.setattr(planner, "_MOST_PODS", 0)  # placed step by step they do not grow it either
+    monkeypatch.setattr(strategies, "MOST_STEPWISE_PODS", 0)  # placed step by step they do not grow it either
     types = [
         fake_type(name, cpu=f"{cpu}100m", memory=f"{4 * cpu}Gi", pods="50", price=usd)
         for name, cpu, usd in (("small", 2, 0.10), ("medium", 4, 0.20), ("large", 8, 0.38))

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.scheduling import planner
 from shiplap.scheduling.model.pod_classes import group
+from shiplap.scheduling.packing import strategies
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
 from tests.conformance.given import Outcome, given, pod, pods, pool, rule
 from tests.rules import TYPE, ZONE
@@ -56,28 +56,29 @@ def test_pods_that_may_go_anywhere_join_the_nodes_of_others(
     result = _some(free)
     assert result.scheduled
     assert [claim.launch.instance_type for claim in result.claims] == bought
-    monkeypatch.setattr(planner, "_MOST_PODS", 0)
-    monkeypatch.setattr(planner, "_FREE_LAST_PODS", 0)
+    monkeypatch.setattr(strategies, "MOST_STEPWISE_PODS", 0)
+    monkeypatch.setattr(strategies, "MOST_PODS_AGAIN", 0)
     assert result.plan.hourly < _some(free).plan.hourly
 
 
 def test_orders_that_come_to_the_same_are_tried_once() -> None:
     """By cpu, by memory, and by what is constrained, which is nothing here: two orders."""
     lean, fat = pod("lean", cpu="2", memory="1Gi"), pod("fat", cpu="1", memory="8Gi")
-    orders = planner._orders(group([fat, lean]))
+    orders = strategies.orders(group([fat, lean]))
     assert [[item.members[0].metadata.name for item in order] for order in orders] == [["lean", "fat"], ["fat", "lean"]]
-    assert len(planner._orders(group([lean]))) == 1
+    assert len(strategies.orders(group([lean]))) == 1
 
 
 def test_many_classes_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each class takes its time in each of the ways that are tried."""
-    monkeypatch.setattr(planner, "_MOST_CLASSES", 2)
-    monkeypatch.setattr(planner, "_FREE_LAST_PODS", 0)
+    monkeypatch.setattr(strategies, "MOST_CLASSES", 2)
+    monkeypatch.setattr(strategies, "MOST_PODS_AGAIN", 0)
     assert len(_some(1).claims) == 2
 
 
 def test_a_small_saving_does_not_give_up_that_pods_may_bind_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "_CLEARLY", 0.5)
+    dearly = (replace(item, least_saving=0.5) if item.least_saving else item for item in strategies.STRATEGIES)
+    monkeypatch.setattr(strategies, "STRATEGIES", tuple(dearly))
     assert len(_some(1).claims) == 2
 
 

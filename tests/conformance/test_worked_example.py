@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.scheduling import planner
-from shiplap.scheduling.packing import bulk_stage
+from shiplap.scheduling.packing import bulk_stage, strategies
 from shiplap.scheduling.search.bin_packing import first_fit
 from tests.conformance.catalogues import Z1, fake_type
 from tests.conformance.given import given, pod, pods
@@ -44,7 +43,7 @@ def test_both_nodes_become_medium(improve_s: float) -> None:
 
 def test_first_fit_buys_one_large_and_one_small_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_stage, "fill_cached", lambda problems: [first_fit(problem) for problem in problems])
-    monkeypatch.setattr(planner, "_MOST_PODS", 0)  # which finds the same as the filling by price
+    monkeypatch.setattr(strategies, "MOST_STEPWISE_PODS", 0)  # which finds the same as the filling by price
     result = given(*_PODS, types=_TYPES)
     assert sorted(claim.launch.instance_type for claim in result.claims) == ["large", "small"]
     assert result.plan.hourly == pytest.approx(0.48)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling import planner
+from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
+from shiplap.scheduling.packing import strategies
 from shiplap.scheduling.packing.bulk_stage import BulkStage
-from shiplap.scheduling.packing.pack import Packing
+from shiplap.scheduling.packing.pack import Packing, Way
+from shiplap.scheduling.packing.strategies import Batch
 from shiplap.scheduling.planner import plan
 from tests.checker import violations
 from tests.conformance import given as case
@@ -212,11 +217,11 @@ def _diverse(improve_s: float) -> Plan:
 @given(workloads())
 def test_a_way_that_is_given_up_because_it_is_too_dear_would_not_have_been_chosen(snapshot: Snapshot) -> None:
     giving_up = plan(snapshot)
-    begun = planner._pack_once
+    begun = strategies.pack_once
 
-    def to_the_end(*arguments: Any, most_hourly: float = 0.0, **chosen: Any) -> Packing:
-        return begun(*arguments, **chosen)
+    def to_the_end(batch: Batch, ordered: Sequence[PodClass], way: Way) -> Packing:
+        return begun(batch, ordered, replace(way, most_hourly=np.inf))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planner, "_pack_once", to_the_end)
+        patch.setattr(strategies, "pack_once", to_the_end)
         assert plan(snapshot) == giving_up

@@ -26,7 +26,7 @@ from benchmarks.karpenter.random_batches import (
     fixed,
 )
 from shiplap.manifests.custom_resources import RequirementSpec
-from shiplap.scheduling import planner
+from shiplap.scheduling.packing import strategies
 from tests import go_modules
 from tests.e2e.programs import ProgramsMissing
 from tests.karpenter.karpenter_scheduler import (
@@ -380,7 +380,7 @@ def test_small_batches_are_placed_in_several_orders_which_sometimes_find_a_cheap
     """16 pods with spreads on Karpenter's fake types; the judge launches what the plan says."""
     batch = drawn(3, 77)[2]
     cheaper = ours(batch, 0.0).verdict
-    monkeypatch.setattr(planner, "_ORDERS", planner._ORDERS[:1])
+    monkeypatch.setattr(strategies, "ORDERS", strategies.ORDERS[:1])
     assert cheaper.hourly < ours(batch, 0.0).verdict.hourly
     assert (cheaper.placed, cheaper.violations) == (16, ())
 

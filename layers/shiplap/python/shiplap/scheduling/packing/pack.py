@@ -50,20 +50,23 @@ from shiplap.scheduling.topology.late_domains import late_domains
 from shiplap.scheduling.topology.reachable_domains import DomainChoice
 from shiplap.scheduling.topology.topology_counts import ExpectedDomains, TopologyCounts
 
-MOST_PREFERRING, MOST_REQUIRING = 128, 512
-"""Failed attempts of one class with its preferences, and with required constraints alone."""
+MOST_PREFERRING = 128
+"""Failed attempts of one class with its preferences."""
 
-ALL_PREFERRING, ALL_REQUIRING = 2_000, 8_000
-"""The same for all classes together; each class has an equal share."""
+ALL_PREFERRING = 2_000
+"""The same for all classes together, each of which has an equal share: a second of them, in hostile batches only."""
 
-LEAST_PREFERRING, LEAST_REQUIRING = 2, 12
+LEAST_PREFERRING = ALL_PREFERRING // 1000
 """The least of each class, however many classes there are."""
 
-ALL_DEAD_ENDS, LEAST_DEAD_ENDS = 2_000, 2
+ALL_DEAD_ENDS, LEAST_DEAD_ENDS = ALL_PREFERRING, LEAST_PREFERRING
 """Levels of preferences that leave no domain, of all classes together, and the least of each class."""
 
-_MANY_FAILURES = 2_000
-"""Failed attempts after which a packing is laborious: a second of them, in hostile batches only."""
+_MANY_FAILURES = ALL_PREFERRING
+"""Failed attempts of any kind after which a packing is laborious."""
+
+MOST_REQUIRING, ALL_REQUIRING, LEAST_REQUIRING = 4 * MOST_PREFERRING, 4 * ALL_PREFERRING, 6 * LEAST_PREFERRING
+"""With required constraints alone a class may fail more often: nothing else can be given up."""
 
 _MOST_LATE_COMPARISONS = 50_000
 """Comparisons of spread classes with groups of claims, beyond which pods are not placed again for late domains."""
@@ -163,35 +166,47 @@ class Packing(msgspec.Struct, frozen=True):
         )
 
 
+class Way(msgspec.Struct, frozen=True):
+    """How a packing places pods.
+
+    bulk_s: with a number, the bulk stage first places the pods it understands, and spends effort of so many seconds on
+        cheaper nodes. Without it the order is by priority.
+    free_last: the bulk stage gives pods that no constraint concerns no domain.
+    cheaply: every pod goes where it adds least to the price, onto an open claim rather than a new one that
+        adds as much.
+    joining: a pod may enlarge a claim of a lighter NodePool although a heavier one could open a claim for it.
+    most_hourly: once the claims cost so many USD per hour, the pods that are left stay out: the plan is of no use.
+    """
+
+    bulk_s: float | None = None
+    free_last: bool = False
+    cheaply: bool = False
+    joining: bool = False
+    most_hourly: float = np.inf
+
+
 class Packer:
     """One run over all classes, in the order given to `run`."""
 
     def __init__(
         self,
         compiled: CompiledSnapshot,
+        way: Way,
         *,
         best_effort: bool,
-        strictly_reserved: bool = False,
-        last: Sequence[PodClass] = (),
-        cheaply: bool = False,
-        joining: bool = False,
-        relaxed: bool = False,
-        most_hourly: float = np.inf,
+        strictly_reserved: bool,
+        last: Sequence[PodClass],
         most_types: int,
     ) -> None:
         """With `strictly_reserved` pods wait for a reservation whose last instances this plan takes.
 
-        The classes `last` are placed after all others. `cheaply`: every pod goes where it adds least to the price, onto
-        an open claim rather than a new one that adds as much. `joining`: a pod may enlarge a claim of a lighter
-        NodePool although a heavier one could open a claim for it. `relaxed`: preferences count for nothing.
-        Once the claims cost `most_hourly` or more, in USD, the pods that are left stay out: the plan is of no use.
+        The classes `last` are placed after all others.
         `most_types` is the length of a claim's list of types.
         """
         templates, nodes, axis = compiled.templates, compiled.nodes, compiled.axis
-        self._cheaply, self._joining, self._relaxed = cheaply, joining, relaxed
-        self._most_hourly, self._least_hourly = most_hourly, 0.0
+        self._way = way
+        self._least_hourly = 0.0
         self._last = last
-        self._by_priority = True
         self._attempt_budget = AttemptBudget(0)
         self._strictly_reserved = strictly_reserved
         self._waits = False
@@ -221,14 +236,9 @@ class Packer:
             strictly_reserved=strictly_reserved,
         )
 
-    def run(self, classes: Iterable[PodClass], *, bulk: Effort | None = None, free_last: bool = False) -> Packing:
-        """Place the members of each class, in this order; pods promised a claim in flight come first.
-
-        With `bulk`, the bulk stage first places the pods it understands, with `free_last` as it says, and spends that
-        effort on cheaper nodes. Without it, the order is by priority.
-        """
+    def run(self, classes: Iterable[PodClass]) -> Packing:
+        """Place the members of each class, in this order; pods promised a claim in flight come first."""
         classes = list(classes)
-        self._by_priority = bulk is None
         self._attempt_budget = AttemptBudget(len(classes) + len(self._last))
         self.openings.share_merges(len(classes) + len(self._last))
         kept = self._place_promised(classes)
@@ -236,8 +246,8 @@ class Packer:
             (pod_class, [pod for pod in pod_class.members if id(pod) not in kept] if kept else list(pod_class.members))
             for pod_class in classes
         ]
-        if bulk is not None:
-            waiting = self._in_bulk(waiting, bulk, free_last=free_last)
+        if self._way.bulk_s is not None:
+            waiting = self._in_bulk(waiting, Effort.of(self._way.bulk_s))
         waiting = self._place_until_stuck(waiting)
         over_limits = self._over_limits()
         self._aside = {}
@@ -259,7 +269,8 @@ class Packer:
             self._has_free,
             over_limits,
             self._late_domains(classes, unplaced),
-            any_crowded(classes, self.open.claims, self.nodes.placed, self._domains, self._counts),
+            any(pod_class.constraints.spreads for pod_class in classes)
+            and any_crowded(classes, self.open.claims, self.nodes.placed, self._domains, self._counts),
         )
 
     def _late_domains(self, classes: Sequence[PodClass], unplaced: Mapping[int, Sequence[Pod]]) -> ExpectedDomains:
@@ -303,11 +314,13 @@ class Packer:
             # Claims that were filled further may need less of a limit, so that another round can place more.
             before = number
             self._domains.draw_together(waiting)
-            ordered = followers_last(waiting, self._domains.drawn, self._domains.pull, by_priority=self._by_priority)
+            ordered = followers_last(
+                waiting, self._domains.drawn, self._domains.pull, by_priority=self._way.bulk_s is None
+            )
             waiting = [(pod_class, left) for pod_class, pods in ordered if (left := self._place(pod_class, pods))]
         return waiting
 
-    def _in_bulk(self, waiting: Waiting, effort: Effort, *, free_last: bool) -> Waiting:
+    def _in_bulk(self, waiting: Waiting, effort: Effort) -> Waiting:
         existing = _NodeFiller(self.nodes, self._fill_nodes, self._domains) if self.nodes.all else None
         bulk = BulkStage(
             self.axis,
@@ -317,7 +330,7 @@ class Packer:
             self._possible,
             effort,
             existing,
-            free_last=free_last,
+            free_last=self._way.free_last,
             bound=self._bound,
         )
         left = bulk.run(waiting)
@@ -325,10 +338,10 @@ class Packer:
         return left
 
     def _place(self, pod_class: PodClass, pods: list[Pod]) -> list[Pod]:
-        if self._least_hourly >= self._most_hourly or self._is_in_vain():
+        if self._least_hourly >= self._way.most_hourly or self._is_in_vain():
             return pods
         previous_level = -1
-        attempts = self._attempts.relaxed(pod_class) if self._relaxed else self._attempts.of(pod_class)
+        attempts = self._attempts.of(pod_class)
         for attempt in attempts:
             preferring = attempt.level < attempts[-1].level
             if not self._attempt_budget.left(pod_class, preferring=preferring):
@@ -341,7 +354,7 @@ class Packer:
                     pods = self._fill_nodes(attempt, pods)
                     previous_level = attempt.level
                 if pods:
-                    fill = self._place_cheaply if self._cheaply else self._fill_claims
+                    fill = self._place_cheaply if self._way.cheaply else self._fill_claims
                     pods = fill(attempt, pods)
                 if pods:
                     pods = self._open_claims(attempt, pods)
@@ -360,7 +373,7 @@ class Packer:
         if self._domains.dead_end(attempt):
             self._attempt_budget.no_domain(attempt.pod_class, preferring=preferring)
             return pods
-        pods = pods if self._cheaply else self._place_evenly(attempt, pods)
+        pods = pods if self._way.cheaply else self._place_evenly(attempt, pods)
         while pods:
             number = self._next_by_domain(attempt, pods, preferring=preferring)
             if not number:
@@ -412,7 +425,7 @@ class Packer:
     def _first_of(self, equal: Bools) -> int:
         """Of claims that cost equally much more, the first one, or the one with the fewest pods as in Karpenter."""
         places = np.flatnonzero(equal).tolist()
-        if not self._joining:
+        if not self._way.joining:
             return places[0]
         return min(places, key=lambda place: sum(len(pods) for _, pods in self.open.claims[place].pods))
 
@@ -475,7 +488,7 @@ class Packer:
         def new(choice: DomainChoice, some: list[Pod]) -> list[Pod]:
             return self._open_claims(choice.attempt, some, bounds) if choice.attempt is not None else some
 
-        fills = (cheaply,) if self._cheaply and not bounds.single else (claims, new)
+        fills = (cheaply,) if self._way.cheaply and not bounds.single else (claims, new)
         fills = (nodes, *fills) if takes.any() else fills
         by_choice = balances or any(choice.drawn for choice in islice(choices, 1))
         tries = (
@@ -584,7 +597,7 @@ class Packer:
         if template.level == self._best_level:
             return False
         level = self.openings.best_level(attempt)
-        return level is not None and template.level > level and not (self._joining and template.level[0] > level[0])
+        return level is not None and template.level > level and not (self._way.joining and template.level[0] > level[0])
 
     def _open_claims(
         self, attempt: PlacementAttempt, pods: list[Pod], bounds: HostnameBounds | None = None
