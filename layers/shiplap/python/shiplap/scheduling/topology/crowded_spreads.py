@@ -55,8 +55,6 @@ def _counting_others(classes: Iterable[PodClass]) -> Iterator[tuple[PodClass, Sp
     listed = list(classes)
     bound = [{spread.term for spread in pod_class.constraints.spreads} for pod_class in listed]
     terms = set[int]().union(*bound)
-    if not terms:
-        return
     unbound: set[int] = set()
     for pod_class, own in zip(listed, bound, strict=True):
         unbound |= (pod_class.selected & terms) - own
