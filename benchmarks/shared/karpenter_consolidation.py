@@ -20,8 +20,15 @@ from collections.abc import Iterable, Sequence
 from shiplap.disruption.candidates import Candidate
 from shiplap.disruption.commands import Decision, DisruptionProposal, Method, Reason
 from shiplap.disruption.consolidation import NotWorthwhile, restrict_to_cheaper
-from shiplap.disruption.decide import DisruptionDecider
+from shiplap.disruption.decide import ask
+from shiplap.disruption.decision_clock import DecisionClock
+from shiplap.disruption.decision_progress import DecisionProgress
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot
+from shiplap.disruption.methods.emptiness import Emptiness
+from shiplap.disruption.methods.method import DisruptionMethod
+from shiplap.disruption.methods.replacement import Replacement
+from shiplap.disruption.methods.scale_down import ScaleDown
+from shiplap.disruption.methods.underutilization import Underutilization
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import Placement
@@ -39,49 +46,47 @@ class KarpenterModel:
     def __init__(self) -> None:
         self._found: dict[str, DisruptionProposal] = {}
 
-    def __call__(self, snapshot: DisruptionSnapshot) -> Decision:
-        decider = _KarpenterDecider(snapshot, self._found.pop(snapshot.scheduling.cluster, None))
-        decision = decider.run()
-        if decider.found is not None:
-            self._found[snapshot.scheduling.cluster] = decider.found
+    def __call__(self, snapshot: DisruptionSnapshot, clock: DecisionClock | None = None) -> Decision:
+        nodes = snapshot.scheduling.view.nodes
+        starting = [node.metadata.name for node in nodes if node.metadata.labels.get(labels.INITIALIZED) != "true"]
+        progress = DecisionProgress(snapshot, clock or DecisionClock(snapshot.scheduling.now), unsettled=starting)
+        consolidation = _KarpenterConsolidation(progress, self._found.pop(snapshot.scheduling.cluster, None))
+        decision = ask((ScaleDown(), Emptiness(), Replacement(), consolidation), progress)
+        if consolidation.found is not None:
+            self._found[snapshot.scheduling.cluster] = consolidation.found
         return decision
 
 
-class _KarpenterDecider(DisruptionDecider):
-    """One decision; `before` is what the last one found, `found` what this one finds."""
+class _KarpenterConsolidation(DisruptionMethod):
+    """Of one decision; `before` is what the last one found, `found` what this one finds."""
 
-    def __init__(self, snapshot: DisruptionSnapshot, before: DisruptionProposal | None) -> None:
-        super().__init__(snapshot)
+    waits_for = Underutilization.waits_for
+
+    def __init__(self, progress: DecisionProgress, before: DisruptionProposal | None) -> None:
+        self._progress = progress
         self._before = before
         self.found: DisruptionProposal | None = None
 
-    def _consolidate(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
-        able = [item for item in candidates if not item.empty and self._may_consolidate(item)]
+    def commands(self, progress: DecisionProgress, candidates: Sequence[Candidate]) -> Sequence[DisruptionProposal]:
+        able = [item for item in candidates if not item.empty and progress.may_consolidate(item)]
         ordered = sorted(able, key=lambda item: (-item.savings_ratio, item.name))
         valid = self._validated(ordered)
         if valid:
-            return [valid]
-        within = self._within_budgets(ordered, Reason.UNDERUTILIZED)
+            return (valid,)
+        within = progress.within_budgets(ordered, Reason.UNDERUTILIZED)
         self.found = self._several(within[:MOST_TOGETHER])
         for candidate in () if self.found else self._in_turns(ordered):
             self.found = self._command((candidate,))
             if self.found:
                 break
-        return [self.found] if self.found else []
-
-    def _climb_back(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:  # noqa: ARG002 - it does not
-        return []
-
-    def _unsettled_nodes(self) -> frozenset[str]:
-        nodes = self.snapshot.scheduling.view.nodes
-        return frozenset(node.metadata.name for node in nodes if node.metadata.labels.get(labels.INITIALIZED) != "true")
+        return (self.found,) if self.found else ()
 
     def _validated(self, able: Sequence[Candidate]) -> DisruptionProposal | None:
         """Return the proposal of the last look, if the same nodes may still go and become the same."""
         if self._before is None:
             return None
         again = [item for item in able if item.name in self._before.nodes]
-        within = self._within_budgets(again, Reason.UNDERUTILIZED)
+        within = self._progress.within_budgets(again, Reason.UNDERUTILIZED)
         if len(within) < len(self._before.nodes):
             return None
         command = self._command(within)
@@ -98,7 +103,7 @@ class _KarpenterDecider(DisruptionDecider):
         places = []
         for item in ordered:
             pool = item.pool.metadata.name
-            if self.budget_left(item.pool, Reason.UNDERUTILIZED)[0] > 0:
+            if self._progress.budget_left(item.pool, Reason.UNDERUTILIZED) > 0:
                 places.append((before[pool], pool, item))
             before[pool] += 1
         return [item for *_, item in sorted(places, key=lambda place: place[:2])]
@@ -117,13 +122,13 @@ class _KarpenterDecider(DisruptionDecider):
 
     def _command(self, candidates: Sequence[Candidate]) -> DisruptionProposal | None:
         """One command that replaces these nodes by one or none, if there is one that saves anything."""
-        relocation = self.simulator.without([item.name for item in candidates])
+        relocation = self._progress.simulator.without([item.name for item in candidates])
         if relocation.stuck or len(relocation.claims) > 1:
             return None
         claims = relocation.claims
         if claims:
             try:
-                claims = restrict_to_cheaper(claims, candidates, self.market, spot_to_spot=True)
+                claims = restrict_to_cheaper(claims, candidates, self._progress.market, spot_to_spot=True)
             except NotWorthwhile:
                 return None
         saved = sum(item.price for item in candidates) - sum(claim.launch.price for claim in claims)

@@ -10,7 +10,9 @@ import msgspec
 
 from shiplap.disruption.commands import Decision, DisruptionProposal
 from shiplap.disruption.decide import decide
+from shiplap.disruption.decision_clock import DecisionClock
 from shiplap.disruption.disruption_snapshot import DisruptionInput, DisruptionSettings, DisruptionSnapshot, NodeHistory
+from shiplap.disruption.standstill import unchanged_until
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
@@ -223,3 +225,10 @@ def disrupted(
             )
         )
     )
+
+
+def holds_until(snapshot: DisruptionSnapshot) -> float:
+    """Epoch seconds before which time alone does not change the decision about a snapshot."""
+    clock = DecisionClock(snapshot.scheduling.now)
+    decide(snapshot, clock)
+    return unchanged_until(snapshot, clock)

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from shiplap.disruption.commands import Decision, Reason
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
-from shiplap.disruption.standstill import unchanged_until
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import Manifests
@@ -28,7 +27,7 @@ from shiplap.records.scheduling_record import SchedulingRecord, encode, unpacked
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap.scheduling.planner import plan
 from tests.conformance.catalogues import fake_type
-from tests.conformance.disruptions import BOTH, NOW, ON_DEMAND, disrupted, large, pdb, pod, pool, small
+from tests.conformance.disruptions import BOTH, NOW, ON_DEMAND, disrupted, holds_until, large, pdb, pod, pool, small
 
 WAKES = int(NOW) + 8 * 3600
 LATER = int(NOW) + 9 * 3600
@@ -356,7 +355,7 @@ def test_decisions_of_sleep_replay() -> None:
 def test_a_decision_is_not_reused_past_the_last_moment_to_leave() -> None:
     looked_at = DisruptionSnapshot(scheduling=snapshot(sleep=state(scope(wakes_at=int(NOW + LEAST_SLEEP_S) + 30))))
 
-    assert unchanged_until(looked_at) == pytest.approx(NOW + 30, abs=0.01)
+    assert holds_until(looked_at) == pytest.approx(NOW + 30, abs=0.01)
 
 
 def test_what_is_objected_to_once_a_node_is_closed() -> None:

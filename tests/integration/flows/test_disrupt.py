@@ -11,6 +11,7 @@ import pytest
 
 from shiplap.disruption import standstill
 from shiplap.disruption.commands import Decision
+from shiplap.disruption.decision_clock import DecisionClock
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.node_history import FIRST_BACKOFF_S
 from shiplap.disruption.progress import READY_S
@@ -329,7 +330,7 @@ def test_the_function_does_not_decide_again_while_nothing_changes(monkeypatch: p
     """The function's knowledge of a cluster outlives an invocation."""
     decided: list[str] = []
 
-    def decide(snapshot: DisruptionSnapshot) -> Decision:
+    def decide(snapshot: DisruptionSnapshot, _: DecisionClock) -> Decision:
         decided.append(snapshot.scheduling.cluster)
         return Decision()
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.disruption.current_prices import PoolMarket
-from shiplap.disruption.drift import tiers_of
+from shiplap.disruption.methods.drift import tiers_of
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.disruption.drift import class_hashes_of, has_first_hash, pool_hashes_of, renewed_hashes
+from shiplap.disruption.methods.drift import class_hashes_of, has_first_hash, pool_hashes_of, renewed_hashes
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
 from shiplap.manifests.template_hash import (

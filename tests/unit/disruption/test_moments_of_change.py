@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.disruption.candidates import UNSTARTED_S
+from shiplap.disruption.budgets import window_changes
+from shiplap.disruption.decision_clock import LONGEST_S, DecisionClock
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.rescheduling import _with_plan_applied
-from shiplap.disruption.standstill import LONGEST_S, _budget_moments, _node_moments, _pod_moments, _timed
+from shiplap.disruption.standstill import plan_moments
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Event, Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
@@ -31,7 +33,7 @@ NOON = datetime(2027, 1, 15, 12, 0, tzinfo=UTC).timestamp()
 def minutes(*budgets: Mapping[str, Any], at: float = NOON, zone: str = "") -> list[float]:
     """Of the quarter of an hour to come, after how many minutes a budget opens or closes."""
     marks = {"shiplap.dev/disruption-time-zone": zone} if zone else None
-    found = _budget_moments(pool(budgets=budgets, annotations=marks), at)
+    found = window_changes(pool(budgets=budgets, annotations=marks), at)
     return [(moment - NOON) / 60 for moment in found]
 
 
@@ -61,8 +63,8 @@ def test_a_budget_without_a_window_hides_none_behind_it(before: Mapping[str, Any
     first = msgspec.structs.replace(unread.spec.disruption.budgets[0], schedule=before.get("schedule"))
     disruption = msgspec.structs.replace(unread.spec.disruption, budgets=(first, *unread.spec.disruption.budgets))
     both = msgspec.structs.replace(unread, spec=msgspec.structs.replace(unread.spec, disruption=disruption))
-    assert list(_budget_moments(both, NOON)) == list(_budget_moments(unread, NOON))
-    assert list(_budget_moments(unread, NOON)) != []
+    assert list(window_changes(both, NOON)) == list(window_changes(unread, NOON))
+    assert list(window_changes(unread, NOON)) != []
 
 
 def snapshot(**fields: Any) -> DisruptionSnapshot:
@@ -87,32 +89,31 @@ def claim(state: ClaimState = ClaimState.INITIALIZED, **fields: Any) -> NodeClai
     return node_claim(**{"name": "c", "state": state, "created_at": NOON - 100, "changed_at": NOON - 20} | fields)
 
 
-BORN, READY_BY = NOON - 50 + 300, NOON - 50 + STARTING_S
-OF_CLAIM = NOON - 100 + 300
+READY_BY = NOON - 50 + STARTING_S
 
 
 @pytest.mark.parametrize(
     ("claims", "nodes", "expected"),
     [
-        ([], [node()], {BORN, READY_BY}),
-        ([claim(node_name="n")], [node()], {OF_CLAIM}),
-        ([claim(node_name="other")], [node()], {OF_CLAIM, BORN, READY_BY}),
-        ([claim(node_name="n", created_at=0.0)], [node()], {300.0, BORN, READY_BY}),
-        ([claim(node_name="n")], [node(ready=False)], {OF_CLAIM, BORN, READY_BY}),
-        ([claim(node_name="n")], [node(ready=None)], {OF_CLAIM}),
-        ([], [node("a", created=None), node("b")], {BORN, READY_BY}),
-        ([claim(node_name="a")], [node("a"), node("b")], {OF_CLAIM, BORN, READY_BY}),
-        ([claim(ClaimState.LAUNCHED)], [], {OF_CLAIM, NOON - 20 + SHOWN_AFTER_S}),
-        ([claim(ClaimState.REGISTERED)], [], {OF_CLAIM, NOON - 20 + SHOWN_AFTER_S}),
-        ([claim(ClaimState.LAUNCHING)], [], {OF_CLAIM}),
-        ([claim(ClaimState.DISRUPTING)], [], {OF_CLAIM}),
+        ([], [node()], {READY_BY}),
+        ([claim(node_name="n")], [node()], set()),
+        ([claim(node_name="other")], [node()], {READY_BY}),
+        ([claim(node_name="n", created_at=0.0)], [node()], {READY_BY}),
+        ([claim(node_name="n")], [node(ready=False)], {READY_BY}),
+        ([claim(node_name="n")], [node(ready=None)], set()),
+        ([], [node("a", created=None), node("b")], {READY_BY}),
+        ([claim(node_name="a")], [node("a"), node("b")], {READY_BY}),
+        ([claim(ClaimState.LAUNCHED)], [], {NOON - 20 + SHOWN_AFTER_S}),
+        ([claim(ClaimState.REGISTERED)], [], {NOON - 20 + SHOWN_AFTER_S}),
+        ([claim(ClaimState.LAUNCHING)], [], set()),
+        ([claim(ClaimState.DISRUPTING)], [], set()),
     ],
 )
-def test_when_nodes_reach_an_age_or_have_had_time_to_start(
+def test_when_nodes_have_had_time_to_start_or_are_counted_by_ec2(
     claims: list[NodeClaim], nodes: list[Node], expected: set[float]
 ) -> None:
     seen = snapshot(view=ClusterView(nodes=tuple(nodes)), claims=tuple(claims))
-    assert set(_node_moments(seen, {300.0})) == expected
+    assert set(plan_moments(seen)) == expected
 
 
 def pod(name: str = "p", phase: str = "Running", started: float | None = NOON - 30, value: str | None = None) -> Pod:
@@ -122,17 +123,17 @@ def pod(name: str = "p", phase: str = "Running", started: float | None = NOON - 
     return replace(made, metadata=replace(made.metadata, annotations=marks), status=status)
 
 
-STARTED_BY, ENDS = NOON - 30 + UNSTARTED_S, NOON - 30 + 600
+ENDS = NOON - 30 + 600
 
 
 @pytest.mark.parametrize(
     ("pods", "expected"),
     [
         ([pod()], []),
-        ([pod(phase="Pending")], [STARTED_BY]),
+        ([pod(phase="Pending")], []),
         ([pod(phase="Pending", started=None)], []),
         ([pod(value="10m")], [ENDS]),
-        ([pod(phase="Pending", value="10m")], [STARTED_BY, ENDS]),
+        ([pod(phase="Pending", value="10m")], [ENDS]),
         ([pod(value="true")], []),
         ([pod(value="10m", started=None)], []),
         ([pod(value="nonsense")], []),
@@ -141,13 +142,36 @@ STARTED_BY, ENDS = NOON - 30 + UNSTARTED_S, NOON - 30 + 600
         ([pod("a"), pod("b", value="10m")], [ENDS]),
     ],
 )
-def test_when_pods_should_have_started_or_lose_their_protection(pods: list[Pod], expected: list[float]) -> None:
-    assert list(_pod_moments(snapshot(view=ClusterView(pods=tuple(pods))))) == expected
+def test_when_pods_lose_their_protection(pods: list[Pod], expected: list[float]) -> None:
+    found = plan_moments(snapshot(view=ClusterView(pods=tuple(pods))))
+    assert [moment for moment in found if NOON <= moment < inf] == expected
 
 
-def test_only_pods_that_started_and_wait_or_say_something_may_change_with_time() -> None:
-    pods = (pod("a"), pod("b", phase="Pending"), pod("c", value="x"), pod("d", phase="Pending", started=None))
-    assert [item.metadata.name for item in _timed(ClusterView(pods=pods))] == ["b", "c"]
+@pytest.mark.parametrize(
+    ("asked", "changes_at"),
+    [
+        (lambda clock: clock.has_reached(NOON - 1), inf),
+        (lambda clock: clock.has_reached(NOON), inf),
+        (lambda clock: clock.has_reached(NOON + 1), NOON + 1),
+        (lambda clock: clock.is_past(NOON - 1), inf),
+        (lambda clock: clock.is_past(NOON), NOON),
+        (lambda clock: clock.is_past(NOON + 1), NOON + 1),
+        (lambda clock: clock.note((NOON + 9, NOON + 2, NOON - 1)), NOON + 2),
+        (lambda clock: clock.note(()), inf),
+        (lambda clock: (clock.has_reached(NOON + 3), clock.is_past(NOON + 2), clock.note((NOON + 4,))), NOON + 2),
+    ],
+)
+def test_the_clock_keeps_the_earliest_moment_at_which_an_answer_changes(
+    asked: Callable[[DecisionClock], object], changes_at: float
+) -> None:
+    clock = DecisionClock(NOON)
+    asked(clock)
+    assert clock.changes_at == changes_at
+    answers = [
+        [DecisionClock(now).has_reached(NOON + 1), DecisionClock(now).is_past(NOON + 1)]
+        for now in (NOON, NOON + 1, NOON + 1.5)
+    ]
+    assert answers == [[False, False], [True, False], [True, True]]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +191,7 @@ def test_a_scale_up_of_another_autoscaler_holds_a_pod_from_when_it_was_said(
     if "created" in times:
         written["metadata"] = {"name": "e", "creationTimestamp": rfc3339(NOON + times["created"])}
     event = msgspec.convert(written, Event)
-    found = list(_pod_moments(snapshot(view=ClusterView(events=(event,)))))
+    found = list(plan_moments(snapshot(view=ClusterView(events=(event,)))))
     assert found == ([] if said_at is None else [NOON + said_at + 600])
 
 

@@ -10,16 +10,17 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.disruption.candidates import Candidate
+from shiplap.disruption.decision_clock import DecisionClock
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, NodeHistory
 from shiplap.disruption.move_costs import OVERLAP_S, MoveCosts, expected_lives_s
-from shiplap.disruption.standstill import LastDecision, unchanged_until
+from shiplap.disruption.standstill import LastDecision
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.manifests.shiplap_annotations import MOVE_COST, node_pool_problem
 from tests.conformance.catalogues import Z1, fake_type
-from tests.conformance.disruptions import NOW, Verdict, disrupted, large, pod, pool
+from tests.conformance.disruptions import NOW, Verdict, disrupted, holds_until, large, pod, pool
 from tests.living_cluster import LivingCluster
 from tests.node_claims import node_claim
 
@@ -38,7 +39,7 @@ def with_ages(*hours: float, pool_of: str = "default", state: ClaimState = Claim
         node_claim(name=f"c{place}", node_pool=pool_of, state=state, created_at=NOW - age * HOUR_S)
         for place, age in enumerate(hours)
     ]
-    return expected_lives_s(claims, NOW)
+    return expected_lives_s(claims, DecisionClock(NOW))
 
 
 def replaced(
@@ -162,7 +163,7 @@ def test_a_decision_is_made_again_when_nodes_reach_a_further_step_of_life() -> N
     cluster.now += 4 * HOUR_S - 60
     snapshot, last = cluster.disruption_snapshot(), LastDecision()
     assert last(snapshot).commands == ()
-    assert unchanged_until(snapshot) == pytest.approx(snapshot.scheduling.now + 60, abs=0.01)
+    assert holds_until(snapshot) == pytest.approx(snapshot.scheduling.now + 60, abs=0.01)
     cluster.now += 60
     assert [command.nodes for command in last(cluster.disruption_snapshot()).commands] == [tuple(cluster.nodes)]
 

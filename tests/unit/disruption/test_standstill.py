@@ -10,14 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from shiplap.disruption.candidates import UNSTARTED_S
 from shiplap.disruption.decide import decide
+from shiplap.disruption.decision_clock import LONGEST_S
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
-from shiplap.disruption.standstill import LONGEST_S, UNSTARTED_S, LastDecision, unchanged_until
+from shiplap.disruption.standstill import LastDecision
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Event, EventSource, NodeCondition, ObjectReference, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from tests.conformance.catalogues import Z1, fake_type
-from tests.conformance.disruptions import pool
+from tests.conformance.disruptions import holds_until, pool
 from tests.conformance.given import pod
 from tests.living_cluster import LivingCluster
 from tests.node_claims import with_fields
@@ -124,11 +126,11 @@ def test_a_clock_that_was_set_back_is_not_trusted() -> None:
 
 def test_nodes_of_static_pools_change_with_every_second() -> None:
     snapshot = cluster(replicas=2).disruption_snapshot()
-    assert unchanged_until(snapshot) <= snapshot.scheduling.now
+    assert holds_until(snapshot) <= snapshot.scheduling.now
     manifests = snapshot.scheduling.manifests
     beside = replace(manifests, node_pools=(*manifests.node_pools, pool("other")))
     mixed = replace(snapshot, scheduling=replace(snapshot.scheduling, manifests=beside))
-    assert unchanged_until(mixed) <= mixed.scheduling.now
+    assert holds_until(mixed) <= mixed.scheduling.now
 
 
 def history(**fields: float) -> Callable[[LivingCluster], DisruptionSnapshot]:
@@ -245,7 +247,7 @@ def test_it_is_made_again_when_a_budget_of_another_time_zone_begins(zone: str, m
 
 def test_a_budget_that_cannot_be_read_says_the_same_at_any_time() -> None:
     snapshot = cluster(budgets=[{"nodes": "0", "schedule": "never", "duration": "8h"}]).disruption_snapshot()
-    assert unchanged_until(snapshot) == pytest.approx(snapshot.scheduling.now + LONGEST_S, abs=1)
+    assert holds_until(snapshot) == pytest.approx(snapshot.scheduling.now + LONGEST_S, abs=1)
 
 
 @given(
@@ -301,7 +303,7 @@ def test_a_pod_whose_protection_cannot_be_read_hides_no_other() -> None:
         status = replace(item.status, start_time=rfc3339(settled.now - 570))
         settled.pods[key] = replace(item, metadata=meta, status=status)
     snapshot = settled.disruption_snapshot()
-    assert unchanged_until(snapshot) == pytest.approx(snapshot.scheduling.now + 30, abs=1)
+    assert holds_until(snapshot) == pytest.approx(snapshot.scheduling.now + 30, abs=1)
 
 
 @pytest.mark.parametrize(("phase", "moment"), [("Pending", 30.0), ("Running", None)])
@@ -313,7 +315,7 @@ def test_a_pod_that_should_have_started_is_looked_at_when_its_time_is_up(phase: 
     settled.pods[key] = replace(item, status=status)
     snapshot = settled.disruption_snapshot()
     expected = LONGEST_S if moment is None else moment
-    assert unchanged_until(snapshot) == pytest.approx(snapshot.scheduling.now + expected, abs=1)
+    assert holds_until(snapshot) == pytest.approx(snapshot.scheduling.now + expected, abs=1)
 
 
 def test_only_nodes_with_a_pod_that_has_not_started_are_looked_at_when_its_time_is_up() -> None:
@@ -323,18 +325,18 @@ def test_only_nodes_with_a_pod_that_has_not_started_are_looked_at_when_its_time_
         for name in sorted(settled.nodes)
     )
     quiet = replace(settled.disruption_snapshot(), histories=known)
-    assert unchanged_until(quiet) == pytest.approx(settled.now + LONGEST_S, abs=1)
+    assert holds_until(quiet) == pytest.approx(settled.now + LONGEST_S, abs=1)
     key = min(settled.pods)
     item = settled.pods[key]
     settled.pods[key] = replace(item, status=replace(item.status, phase="Pending", start_time=""))
     starting = replace(settled.disruption_snapshot(), histories=known)
-    assert unchanged_until(starting) == pytest.approx(settled.now + 30, abs=1)
+    assert holds_until(starting) == pytest.approx(settled.now + 30, abs=1)
 
 
 def test_a_moment_that_is_now_is_still_to_come() -> None:
     """Nothing is said of it: a decision made right at a moment is made again right after it."""
     snapshot = cluster().disruption_snapshot()
-    until = unchanged_until(snapshot)
+    until = holds_until(snapshot)
     at = replace(snapshot, scheduling=replace(snapshot.scheduling, now=until + 0.001))
-    assert unchanged_until(at) == pytest.approx(until)
-    assert unchanged_until(later(at, 0.001)) > until + 1
+    assert holds_until(at) == pytest.approx(until)
+    assert holds_until(later(at, 0.001)) > until + 1

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
-from shiplap.disruption.standstill import _moments
 from shiplap.instances.readiness.joins import JoinHistory, PoolJoins
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.shiplap_annotations import SLEEP
@@ -25,6 +24,7 @@ from shiplap.policies.sleep.sleep_state import (
 )
 from shiplap.policies.sleep.sleeping_nodes import LEAST_SLEEP_S
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
+from tests.conformance.disruptions import holds_until
 
 
 def at(text: str) -> int:
@@ -146,11 +146,11 @@ def test_a_decision_is_made_again_when_the_first_of_two_no_longer_sleeps_long_en
     known = state("2026-01-06T01:00", rehearsed(BOTH, POOLS))
     wakes_at = {scope.name: scope.wakes_at for scope in known.scopes}
     assert wakes_at["dev"] < wakes_at["ci"]
-    now = at("2026-01-06T06:00")
-    snapshot = DisruptionSnapshot(
-        scheduling=Snapshot(cluster="demo", now=now, view=ClusterView(), policies=(SleepInput(known),))
-    )
-    assert {moment + LEAST_SLEEP_S for moment in _moments(snapshot)} >= set(wakes_at.values())
+    policies = (SleepInput(known),)
+    for moment in {wakes_at - LEAST_SLEEP_S for wakes_at in wakes_at.values()}:
+        scheduling = Snapshot(cluster="demo", now=moment - 30, view=ClusterView(), policies=policies)
+        holds_s = holds_until(DisruptionSnapshot(scheduling=scheduling)) - scheduling.now
+        assert holds_s == pytest.approx(30, abs=0.01)
 
 
 # What is rehearsed

@@ -5,17 +5,24 @@ An invalid budget blocks every disruption of its pool: savings can wait, a disru
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta
 from math import ceil
 from zoneinfo import ZoneInfo
 
 import msgspec
 
+from shiplap.disruption.candidates import Candidate, CandidateNodes
 from shiplap.disruption.commands import Reason
+from shiplap.disruption.decision_clock import LONGEST_S, DecisionClock
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.manifests.custom_resources import Budget, NodePool
 from shiplap.manifests.shiplap_annotations import DISRUPTION_TIME_ZONE, zone_named
 from shiplap.manifests.times import Cron, budget_seconds, parse_cron
+from shiplap.scheduling.model.planned_pods import is_initialized, reports_ready
 
 UNLIMITED = 1 << 31
 
@@ -23,11 +30,86 @@ _SET_BACK_S = 3 * 3600.0
 """No clock of the tz database is set back by more, for summer time or another zone, but where a day is repeated."""
 
 
+_MINUTE_S = 60
+
+
 class Allowance(msgspec.Struct, frozen=True):
     """`nodes` more may be disrupted; `blocking` says which budget blocks the next one."""
 
     nodes: int
     blocking: str = ""
+
+
+class OverBudget(msgspec.Struct, frozen=True):
+    """A node of a NodePool stays because a budget, in words, lets no more go for a reason."""
+
+    pool: str
+    reason: Reason
+    budget: str
+
+    def words(self, going: int) -> str:
+        """The reason beside so many nodes of the pool that go."""
+        others = f"; {going} {'goes' if going == 1 else 'go'} now" if going else ""
+        return f"no allowed disruptions for {self.reason}: {self.budget}{others}"
+
+
+class BudgetsLeft:
+    """The budgets of all NodePools during one decision. `use` takes from them."""
+
+    def __init__(self, snapshot: DisruptionSnapshot, nodes: CandidateNodes, clock: DecisionClock) -> None:
+        self._clock = clock
+        self._total, self._disrupting = _pool_counts(snapshot, nodes)
+        self._used: Counter[str] = Counter()
+        for pool in snapshot.scheduling.manifests.node_pools:
+            clock.note(window_changes(pool, clock.now))
+
+    def left(self, pool: NodePool, reason: Reason) -> int:
+        """Return how many more nodes of a pool may go."""
+        return max(self._allowance(pool, reason).nodes - self._used[pool.metadata.name], 0)
+
+    def over(self, pool: NodePool, reason: Reason) -> OverBudget:
+        """Return which budget lets no more nodes of a pool go."""
+        return OverBudget(pool.metadata.name, reason, self._allowance(pool, reason).blocking)
+
+    def use(self, candidates: Iterable[Candidate]) -> None:
+        """Note that these nodes go."""
+        self._used.update(candidate.pool.metadata.name for candidate in candidates)
+
+    def _allowance(self, pool: NodePool, reason: Reason) -> Allowance:
+        label = label_value_of(pool.metadata.name)
+        return allowance(pool, reason, self._total[label], self._disrupting[label], self._clock.now)
+
+
+def _pool_counts(snapshot: DisruptionSnapshot, nodes: CandidateNodes) -> tuple[Counter[str], Counter[str]]:
+    """Initialised nodes by the label of their NodePool, and how many of them are on their way out or not Ready.
+
+    A node whose instance is being terminated, or is gone, neither counts nor uses up a budget.
+    """
+    total: Counter[str] = Counter()
+    disrupting: Counter[str] = Counter()
+    for node in snapshot.scheduling.view.nodes:
+        pool, name = node.metadata.labels.get(labels.NODE_POOL, ""), node.metadata.name
+        if not pool or not is_initialized(node) or name in nodes.ending:
+            continue
+        total[pool] += 1
+        if name in nodes.leaving or name in snapshot.busy or not reports_ready(node):
+            disrupting[pool] += 1
+    return total, disrupting
+
+
+def window_changes(pool: NodePool, now: float) -> Iterator[float]:
+    """Yield the next whole minutes at which a budget's window begins or ends; one that cannot be read never does."""
+    zone = pool.metadata.annotations.get(DISRUPTION_TIME_ZONE, "UTC")
+    for budget in pool.spec.disruption.budgets:
+        if budget.schedule is None:
+            continue
+        try:
+            active = is_active(budget, now, zone)
+            first = (int(now) // _MINUTE_S + 1) * _MINUTE_S
+            minutes = range(first, int(now + LONGEST_S), _MINUTE_S)
+            yield from (minute for minute in minutes if is_active(budget, minute, zone) is not active)
+        except ValueError:
+            continue
 
 
 def allowance(pool: NodePool, reason: Reason, total: int, disrupting: int, now: float) -> Allowance:

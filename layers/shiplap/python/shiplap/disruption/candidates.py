@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.disruption.commands import Reason
+from shiplap.disruption.commands import EVENTUAL, Reason
 from shiplap.disruption.current_prices import PoolMarket
+from shiplap.disruption.decision_clock import DecisionClock
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot, NodeHistory
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
@@ -196,7 +197,7 @@ UNSTARTED_S = 900.0
 """How long pods that have not started keep their node from being consolidated, in seconds since its pods changed."""
 
 
-def unconsolidatable(item: Candidate, market: PoolMarket, now: float, settle_s: float) -> str:  # noqa: PLR0911 - a list of reasons
+def unconsolidatable(item: Candidate, market: PoolMarket, clock: DecisionClock, settle_s: float) -> str:  # noqa: PLR0911 - a list of reasons
     """Return why a node cannot be removed for money, or ""."""
     disruption, marks, pool = item.pool.spec.disruption, item.node.metadata.labels, item.pool.metadata.name
     if item.pool.spec.replicas is not None:
@@ -206,9 +207,9 @@ def unconsolidatable(item: Candidate, market: PoolMarket, now: float, settle_s: 
         return f"NodePool {pool} has consolidation disabled"
     if item.history.said_to_stay:
         return "its NodeClaim says that it is not consolidatable"
-    since = now - quiet_since(item.history)
-    if since < after_s:
-        return f"its pods changed {since:.0f} s ago, consolidateAfter is {disruption.consolidate_after}"
+    since = quiet_since(item.history)
+    if not clock.has_reached(since + after_s):
+        return f"its pods changed {clock.now - since:.0f} s ago, consolidateAfter is {disruption.consolidate_after}"
     if item.empty:
         return ""
     if disruption.consolidation_policy == "WhenEmpty":
@@ -218,27 +219,25 @@ def unconsolidatable(item: Candidate, market: PoolMarket, now: float, settle_s: 
             return f"the node lacks the label {key}"
     if market.type_of(pool, marks[labels.INSTANCE_TYPE]) is None:
         return f"instance type {marks[labels.INSTANCE_TYPE]} not found in the catalogue of NodePool {pool}"
-    if settle_s and now - item.history.moved_in_at < settle_s:
-        return f"its pods were moved here {now - item.history.moved_in_at:.0f} s ago and stay for {settle_s:.0f} s"
-    if starting := next((pod for pod in item.pods if _is_starting(pod, item.history, now)), None):
+    moved_at = item.history.moved_in_at
+    if settle_s and not clock.has_reached(moved_at + settle_s):
+        return f"its pods were moved here {clock.now - moved_at:.0f} s ago and stay for {settle_s:.0f} s"
+    if starting := next((pod for pod in item.pods if _is_starting(pod, item.history, clock)), None):
         return f"pod {starting.key} has not started on it yet"
     return ""
 
 
-def _is_starting(pod: Pod, history: NodeHistory, now: float) -> bool:
+def _is_starting(pod: Pod, history: NodeHistory, clock: DecisionClock) -> bool:
     """True if a pod has not run yet and still may. A pod that cannot start at all must not keep its node."""
     if pod.status.phase != "Pending":
         return False
     since = quiet_since(history) or (epoch(pod.status.start_time) if pod.status.start_time else 0.0)
-    return not since or now - since < UNSTARTED_S
+    return not since or not clock.has_reached(since + UNSTARTED_S)
 
 
 def quiet_since(history: NodeHistory) -> float:
     """Epoch seconds since when a node has been initialised and its pods have not changed; 0 where nothing is known."""
     return max(history.initialized_at, history.last_pod_event_at)
-
-
-_OVERDUE = (Reason.DRIFTED, Reason.EXPIRED)
 
 
 def objection(reason: Reason, node: Node, pods: Sequence[Pod], now: float, *, has_deadline: bool) -> str:
@@ -261,7 +260,7 @@ def objection(reason: Reason, node: Node, pods: Sequence[Pod], now: float, *, ha
     for pod in sorted(pods, key=lambda item: item.key):
         if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp:
             continue
-        if do_not_disrupt(pod, now) and not (has_deadline and reason in _OVERDUE):
+        if do_not_disrupt(pod, now) and not (has_deadline and reason in EVENTUAL):
             return f"pod {pod.key} on node {name} has the annotation {labels.DO_NOT_DISRUPT}"
         if reason is Reason.EMPTY and is_reschedulable(pod) and eviction_cost(pod) > 0:
             return f"pod {pod.key} has come to node {name}"

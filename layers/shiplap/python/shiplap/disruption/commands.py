@@ -28,6 +28,10 @@ class Reason(StrEnum):
 OF_POLICIES = frozenset({Reason.ASLEEP})
 """Reasons that optional features have. A node leaves for one of them only as long as that feature says so."""
 
+EVENTUAL = frozenset({Reason.DRIFTED, Reason.EXPIRED})
+"""Reasons of Karpenter's eventual class: a node with a terminationGracePeriod goes in spite of protected pods. All
+other reasons are graceful: a protected pod keeps its node."""
+
 EACH_BY_ITSELF = frozenset({Reason.EMPTY, Reason.ASLEEP})
 """Reasons whose nodes do not depend on each other: without replacements, each goes or stays by itself."""
 

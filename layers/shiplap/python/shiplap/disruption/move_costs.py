@@ -6,11 +6,12 @@ its moves cost, and what nodes and replacements cost while both run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from shiplap.disruption.candidates import Candidate
+from shiplap.disruption.decision_clock import DecisionClock
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput
 from shiplap.manifests.custom_resources import NodePool
@@ -82,7 +83,7 @@ def move_cost(pool: NodePool, settings: DisruptionSettings) -> float:
     return float(written)
 
 
-def expected_lives_s(claims: Iterable[NodeClaim], now: float) -> dict[str, float]:
+def expected_lives_s(claims: Iterable[NodeClaim], clock: DecisionClock) -> dict[str, float]:
     """Return the expected remaining life of nodes, in seconds by NodePool, learned from the ages of nodes in service.
 
     Where nodes come and go steadily, their ages and their remaining lives are distributed alike. So half of the nodes
@@ -91,15 +92,9 @@ def expected_lives_s(claims: Iterable[NodeClaim], now: float) -> dict[str, float
     lived_s: dict[str, list[float]] = {}
     for claim in claims:
         if claim.state is ClaimState.INITIALIZED:
-            lived_s.setdefault(claim.plan.node_pool, []).append(_step(claim, now))
+            lived_s.setdefault(claim.plan.node_pool, []).append(_step(claim, clock))
     return {pool: sorted(known)[(len(known) - 1) // 2] for pool, known in lived_s.items()}
 
 
-def steps_to_come(claims: Iterable[NodeClaim], now: float) -> Iterator[float]:
-    """Epoch seconds at which claims reach a further step of their life."""
-    for claim in claims:
-        yield from (moment for step in LIFE_STEPS_S if (moment := claim.created_at + step) > now)
-
-
-def _step(claim: NodeClaim, now: float) -> float:
-    return max((step for step in LIFE_STEPS_S if claim.created_at + step <= now), default=LIFE_STEPS_S[0])
+def _step(claim: NodeClaim, clock: DecisionClock) -> float:
+    return max((step for step in LIFE_STEPS_S if clock.has_reached(claim.created_at + step)), default=LIFE_STEPS_S[0])

@@ -6,17 +6,24 @@ pods that it moves.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.disruption.candidates import is_reschedulable, reschedulable_pods
+from shiplap.disruption.candidates import is_reschedulable, quiet_since, reschedulable_pods
+from shiplap.disruption.decision_clock import DecisionClock
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.errors import InvalidInput
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.taints import is_disrupted
 from shiplap.manifests.nodeclaim import IN_FLIGHT, PodReference
-from shiplap.scheduling.model.planned_pods import leaving, pair
+from shiplap.manifests.times import seconds_or_never
+from shiplap.scheduling.model.planned_pods import is_initialized, leaving, pair
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import PlanStage, Snapshot
 from shiplap.scheduling.packing.pack import Packing
@@ -45,7 +52,8 @@ class Simulator:
     """Answers for one snapshot.
 
     `nominated` are the nodes that pods which wait now will use. `buffered` are those with room that CapacityBuffers
-    keep: it would be launched again.
+    keep: it would be launched again. `receiving` are nodes that take pods by relocations that were followed. `follows`
+    is false once a relocation could not be followed: later answers would not know of it.
     """
 
     def __init__(self, snapshot: Snapshot, protected: Collection[str]) -> None:
@@ -72,6 +80,9 @@ class Simulator:
         self._view, self._protected, self._staying = view, frozenset(protected), names - gone
         self._joined = {claim.name for claim in paired.values()}
         self._cordoned: frozenset[str] = frozenset()
+        self._static_claims: defaultdict[str, set[str]] = defaultdict(set)
+        self.receiving: set[str] = set()
+        self.follows = True
 
     @cached_property
     def _removals(self) -> Removals:
@@ -150,13 +161,13 @@ class Simulator:
     def static_claims(self, pool: str, number: int) -> tuple[PlannedClaim, ...]:
         """At most so many further claims of a static pool, to take the place of its nodes; none while it lacks nodes.
 
-        Raises InvalidInput as `planner.plan`.
+        Claims taken before count with them: limits hold for all. Raises InvalidInput as `planner.plan`.
         """
         if pool in self._lacking:
             return ()
-        snapshot = self._snapshot
+        snapshot, taken = self._snapshot, self._static_claims[pool]
         pools = tuple(
-            replace(item, spec=replace(item.spec, replicas=(item.spec.replicas or 0) + number))
+            replace(item, spec=replace(item.spec, replicas=(item.spec.replicas or 0) + len(taken) + number))
             for item in snapshot.manifests.node_pools
             if item.metadata.name == pool
         )
@@ -170,7 +181,11 @@ class Simulator:
                 manifests=replace(snapshot.manifests, node_pools=pools, capacity_buffers=()),
             )
         )
-        return tuple(claim for claim in more.node_claims if not claim.pods)
+        return tuple(claim for claim in more.node_claims if not claim.pods and claim.name not in taken)
+
+    def take_static_claim(self, claim: PlannedClaim) -> None:
+        """Let a claim of `static_claims` be launched by a command."""
+        self._static_claims[claim.node_pool].add(claim.name)
 
     def room_values(self, nodes: Sequence[NodeToWeigh]) -> dict[str, float]:
         """USD per hour, by name, that the room of nodes which may go is worth to the pods of the others."""
@@ -184,12 +199,32 @@ class Simulator:
 
     def follow(self, relocation: Relocation) -> bool:
         """Let later simulations follow this relocation; returns false where that cannot be computed."""
+        self.receiving.update(name for places in relocation.received.values() for name in places)
         # Only one claim may rely on an unverified estimate.
         explores = any(claim.relies_on_estimate for claim in relocation.claims)
-        if explores or not self._removals.can_follow(relocation.packing):
-            return False
-        self._removals.follow(relocation.packing)
-        return True
+        self.follows = not explores and self._removals.can_follow(relocation.packing)
+        if self.follows:
+            self._removals.follow(relocation.packing)
+        return self.follows
+
+
+def unsettled_nodes(snapshot: DisruptionSnapshot, clock: DecisionClock) -> frozenset[str]:
+    """Nodes that must not take moved pods: cordoned, not initialised, or with pods that have just changed.
+
+    Hardly a pod tolerates the taint of a cordoned node, and one that does would have to move again. So room there is no
+    room: counted, it would let replacements seem cheaper than they can be.
+    """
+    pools = {label_value_of(pool.metadata.name): pool for pool in snapshot.scheduling.manifests.node_pools}
+    histories = {history.node: history for history in snapshot.histories}
+    fresh = set()
+    for node in snapshot.scheduling.view.nodes:
+        pool = pools.get(node.metadata.labels.get(labels.NODE_POOL, ""))
+        history = histories.get(node.metadata.name)
+        after_s = seconds_or_never(pool.spec.disruption.consolidate_after) if pool is not None else None
+        just_changed = after_s and history is not None and not clock.has_reached(quiet_since(history) + after_s)
+        if just_changed or is_disrupted(node.spec.taints) or (pool is not None and not is_initialized(node)):
+            fresh.add(node.metadata.name)
+    return frozenset(fresh)
 
 
 def _nothing_to_plan(snapshot: Snapshot, gone: Collection[str]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from shiplap.disruption.drift import class_hashes_of, has_first_hash, pool_hashes_of, renewed_hashes
+from shiplap.disruption.methods.drift import class_hashes_of, has_first_hash, pool_hashes_of, renewed_hashes
 from shiplap.errors import ConditionFailed
 from shiplap.flows.claim_updates import facts
 from shiplap.flows.context import FlowContext

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from shiplap.disruption.candidates import quiet_since
 from shiplap.disruption.commands import Reason
-from shiplap.disruption.drift import has_another_spec, pool_hashes_of
+from shiplap.disruption.methods.drift import has_another_spec, pool_hashes_of
 from shiplap.errors import ClusterError, StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import handle_notice

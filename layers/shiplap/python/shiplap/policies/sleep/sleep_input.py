@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from msgspec.structs import replace
 
 from shiplap.disruption.candidates import Candidate, is_reschedulable
 from shiplap.disruption.commands import DisruptionProposal, Method, Reason
-from shiplap.disruption.removing_policy import DecisionProgress, PolicyRemovals, RemovesNodes
+from shiplap.disruption.decision_progress import DecisionProgress
+from shiplap.disruption.methods.method import DisruptionMethod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.policies.sleep.awake_part import NOTHING_ASLEEP, awake_part
 from shiplap.policies.sleep.sleep_state import SleepState
@@ -18,7 +19,7 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput, Snapshot
 
 
-class SleepInput(PolicyInput, RemovesNodes, frozen=True):
+class SleepInput(PolicyInput, DisruptionMethod, frozen=True):
     """The state of a cluster's sleep at the moment of a decision."""
 
     state: SleepState
@@ -38,23 +39,22 @@ class SleepInput(PolicyInput, RemovesNodes, frozen=True):
             buffers=tuple(sorted((*decided.buffers, *asleep.buffers), key=lambda state: (state.namespace, state.name))),
         )
 
-    def removals(self, progress: DecisionProgress, candidates: Sequence[Candidate]) -> PolicyRemovals:
+    def commands(self, progress: DecisionProgress, candidates: Sequence[Candidate]) -> Sequence[DisruptionProposal]:
         """Remove all nodes whose pods sleep and that the budgets allow, in one command; the others wait."""
         if not self.state.scopes:
-            return PolicyRemovals()
+            return ()
+        progress.clock.note(scope.wakes_at - LEAST_SLEEP_S for scope in self.state.scopes)
         pools = progress.snapshot.scheduling.manifests.node_pools
-        room = {pool.metadata.name: progress.budget_left(pool, Reason.ASLEEP)[0] for pool in pools}
+        room = {pool.metadata.name: progress.budget_left(pool, Reason.ASLEEP) for pool in pools}
         found = self._found(self.state, progress, candidates, room)
         leaving = {item.name for item in (*found.going, *found.waiting)}
         rehearsed = {item.name for item in self._found(self.state.rehearsing(), progress, candidates).going}
         progress.keep_within_budget(found.waiting, Reason.ASLEEP)
         progress.cordon(sorted(leaving))
-        return PolicyRemovals(
-            self._commands(found, progress),
-            frozenset(leaving),
-            {name: f"does not sleep: {why}" for name, why in found.kept.items()},
-            tuple(sorted(rehearsed - leaving)),
-        )
+        progress.leaving |= leaving
+        progress.kept_by_policies |= {name: f"does not sleep: {why}" for name, why in found.kept.items()}
+        progress.rehearsed += tuple(sorted(rehearsed - leaving))
+        return self._commands(found, progress)
 
     def _commands(self, found: SleepingNodes, progress: DecisionProgress) -> tuple[DisruptionProposal, ...]:
         if not found.going:
@@ -82,7 +82,3 @@ class SleepInput(PolicyInput, RemovesNodes, frozen=True):
         able = [item for item in candidates if not progress.backing_off(item)]
         pools = scheduling.manifests.node_pools
         return find_sleeping(state, able, pools, progress.pdb_limits, leaving, scheduling.now, room)
-
-    def moments(self) -> Iterable[float]:
-        """Return when sleep becomes too short for a node to leave."""
-        return [scope.wakes_at - LEAST_SLEEP_S for scope in self.state.scopes]

@@ -12,6 +12,7 @@ import msgspec
 
 from shiplap.disruption.candidates import Candidate
 from shiplap.disruption.current_prices import PoolMarket
+from shiplap.disruption.decision_clock import DecisionClock
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
@@ -127,7 +128,7 @@ def expected_node_of(
     return ExpectedNode(tiers, pool_hashes_of(pool), class_hashes_of(catalog, node_class), catalog)
 
 
-def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNode, now: float) -> str:
+def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNode, clock: DecisionClock) -> str:
     """Return why a node has drifted, or "". Unknown values are no drift.
 
     The order of the checks: the pool's template, its requirements, the instance type, then the EC2NodeClass and the
@@ -137,7 +138,7 @@ def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNod
         candidate: the node.
         market: what the pools can buy.
         expected: what new nodes of its NodePool look like.
-        now: epoch seconds.
+        clock: of the decision.
     """
     name = candidate.pool.metadata.name
     if has_another_spec(candidate.claim.plan.annotations, expected.pool_hashes):
@@ -148,7 +149,7 @@ def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNod
         # The last tier is the widest: what it forbids, all of them do.
         return f"RequirementsDrifted: NodePool {name} wants {missed[-1]}"
     # Without any catalogue nothing is known about types: that is a problem of the pool, not of its nodes.
-    if now - candidate.born_at > YOUNG_S and market.by_pool.get(name):
+    if market.by_pool.get(name) and clock.is_past(candidate.born_at + YOUNG_S):
         gone = _type_not_offered(marks, name, market)
         if gone:
             return gone

@@ -1,0 +1,1 @@
+"""The methods of disruption, one module each: which nodes go, why, and what replaces them."""
