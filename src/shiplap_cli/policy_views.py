@@ -1,30 +1,27 @@
-"""The parts of the command line that an optional feature adds: what it reads, and what it shows of a launch."""
+"""The parts of the command line that an optional feature adds: notes on what it reads, and a launch in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, NamedTuple
 
-from shiplap.aws.policy_adapters import MakePorts
 from shiplap.policies.registry import parts
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
-from shiplap.scheduling.model.snapshot import PolicyInput
-from shiplap.settings import ClusterSettings
+
+
+class Unread(NamedTuple):
+    """A source that may not be read, what follows from that, and the answer that takes its place."""
+
+    what: str
+    consequence: str
+    otherwise: object
 
 
 class PolicyView:
     """One feature on the command line. `shiplap_cli.policies.<name>_view` holds one as VIEW."""
 
-    unread: ClassVar[tuple[str, str]] = ("", "")
-    """The source that the feature reads, and what follows if it may not be read: for a note."""
-
-    def read(self, ports: MakePorts, now: float) -> Any:
-        """Read what plans need, if the feature is on. Raises StoreError, AwsError."""
-        return None
-
-    def planning_input(self, settings: ClusterSettings, known: Any) -> PolicyInput | None:
-        """Return the input of a plan, of what was read; `known` is None if nothing could be read."""
-        return None
+    unread: ClassVar[Mapping[str, Unread]] = {}
+    """What a note says of each port of the feature that refuses to be read, by the name of its `PolicyPort`."""
 
     def of_launch(self, claim: PlannedClaim) -> str:
         """Return what there is to say of a launch; empty for nothing."""

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from shiplap.flows.catalog.inspect import inspect
-from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
+from shiplap.flows.planning.decision_inputs import read_inputs, read_supply
+from shiplap.flows.planning.decision_snapshots import priced_snapshot
 from shiplap.flows.planning.planned_launches import FleetOptions, fleet_options
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
 from shiplap.instances.catalog.ec2_catalog import TypePrices, ZonePrice

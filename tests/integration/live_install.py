@@ -20,7 +20,8 @@ from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.flows.install import Install as Functions
 from shiplap.flows.live_settings import KnownManifests, listed_settings
-from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
+from shiplap.flows.planning.decision_inputs import read_inputs, read_supply
+from shiplap.flows.planning.decision_snapshots import priced_snapshot
 from shiplap.flows.policies.active import ActivePolicies
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus
 from shiplap.manifests.files.loading import load_manifests

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot
-from shiplap.disruption.node_history import observe_nodes
+from shiplap.flows.planning.decision_snapshots import ServiceInputs
+from shiplap.flows.planning.decision_snapshots import disruption_snapshot as library_snapshot
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node
@@ -24,24 +25,17 @@ from shiplap_cli.inputs.loaded_inputs import LoadedInputs
 
 def disruption_snapshot(inputs: LoadedInputs, **changes: Any) -> DisruptionSnapshot:
     """The snapshot of a disruption decision; `changes` are fields of its settings."""
-    snapshot, state, installed = inputs.snapshot, inputs.state, inputs.installed
-    known = installed.settings if installed is not None else None
+    snapshot, budgets, decision = inputs.snapshot, inputs.state.pod_disruption_budgets, inputs.decision
+    known = decision.installed.settings if decision is not None else None
     settings = asked_settings(known.disruption if known is not None else DisruptionSettings(), changes)
-    if installed is not None and installed.claims is not None:
-        return DisruptionSnapshot(
-            scheduling=replace(snapshot.without_stage(PlanStage.PRICES), claims=installed.claims),
-            pod_disruption_budgets=state.pod_disruption_budgets,
-            histories=observe_nodes(installed.memory.histories, snapshot.view, installed.claims, snapshot.now),
-            busy=installed.busy,
-            settings=settings,
-            policies=installed.disruption_inputs(snapshot),
-        )
-    return DisruptionSnapshot(
-        scheduling=(snapshot if snapshot.claims else _with_inferred_claims(snapshot)).without_stage(PlanStage.PRICES),
-        pod_disruption_budgets=state.pod_disruption_budgets,
-        histories=state.histories,
-        settings=settings,
+    if decision is not None and decision.installed.claims is not None:
+        return decision.disruption(snapshot, decision.installed.claims, budgets, settings)
+    service = ServiceInputs(
+        claims=snapshot.claims or _inferred_claims(snapshot),
+        histories=inputs.state.histories,
+        pod_disruption_budgets=budgets,
     )
+    return library_snapshot(snapshot.without_stage(PlanStage.PRICES), service, settings)
 
 
 def asked_settings(known: DisruptionSettings, changes: Mapping[str, Any]) -> DisruptionSettings:
@@ -59,10 +53,10 @@ def rehearsed_nodes(inputs: LoadedInputs) -> tuple[str, ...]:
     return () if rehearsed is UNSET else rehearsed
 
 
-def _with_inferred_claims(snapshot: Snapshot) -> Snapshot:
+def _inferred_claims(snapshot: Snapshot) -> tuple[NodeClaim, ...]:
     """The claims that nodes of NodePools must have had: Shiplap keeps them in its table, not in the cluster."""
     ours = [node for node in snapshot.view.nodes if labels.NODE_POOL in node.metadata.labels]
-    return replace(snapshot, claims=tuple(_inferred(node, snapshot.manifests) for node in ours))
+    return tuple(_inferred(node, snapshot.manifests) for node in ours)
 
 
 def _inferred(node: Node, manifests: Manifests) -> NodeClaim:

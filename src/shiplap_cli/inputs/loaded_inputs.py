@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shiplap.errors import InvalidInput, InvalidManifests
+from shiplap.flows.live_settings import AS_DEPLOYED, ManifestState, state_of_ages
+from shiplap.flows.planning.decision_inputs import DecisionInputs
+from shiplap.flows.planning.decision_snapshots import snapshot_of
 from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.timestamps import epoch
@@ -18,10 +21,10 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import Document
 from shiplap.manifests.files.loading import ManifestReport, check_documents, inspect_files
 from shiplap.manifests.validation.live_objects import check_live_object, live_manifests, own_objects
+from shiplap.ports import DecisionState
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.settings import ClusterSettings
 from shiplap_cli.inputs import learned_file
 from shiplap_cli.inputs.catalog_file import read_catalog_file
 from shiplap_cli.inputs.cluster_files import ClusterState
@@ -34,6 +37,7 @@ from shiplap_cli.inputs.instance_supply import (
     catalogs_of_file,
     embedded_supply,
     supply_of,
+    used_node_classes,
 )
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.options import Sources
@@ -41,32 +45,43 @@ from shiplap_cli.output import counted, summary
 
 if TYPE_CHECKING:
     from shiplap_cli.installs.installed import InstalledCluster
+    from shiplap_cli.installs.installed_decision import InstalledDecision
 
 _BUDGET = re.compile(r"spec\.disruption\.budgets\[\d+\](\.(nodes|schedule|duration))?")
 """Fields of a budget that may be unreadable: the decision then blocks every disruption of the pool, and says so."""
 
 
 class LoadedInputs(msgspec.Struct, frozen=True):
-    """The inputs of a decision. `unseen` and `notes` say in which way they may differ from the cluster's truth.
-
-    `live` when a cluster was asked; `region` is that of prices and zones, empty where a catalogue file gives them.
-    """
+    """The inputs of a decision."""
 
     snapshot: Snapshot
+    """The inputs of a plan."""
+
     state: ClusterState
+    """The cluster as it was listed or as files have it."""
+
     live: bool = False
+    """True if a cluster was asked."""
+
     region: str = ""
+    """The Region of prices and zones; empty where a catalogue file gives them."""
+
     unseen: tuple[MissingPermission, ...] = ()
+    """Rights that were missing, so that the inputs may differ from the cluster's truth."""
+
     notes: tuple[str, ...] = ()
-    installed: InstalledCluster | None = None
+    """What else the inputs may differ by."""
+
+    decision: InstalledDecision | None = None
+    """What the functions of an install decide by; None where no install was asked."""
 
     def decided(self) -> tuple[Snapshot, Plan]:
         """The plan, and the snapshot that it is made of: an install's without what its schedule function leaves out.
 
         Raises InvalidInput as `planner.plan`.
         """
-        if self.installed is not None:
-            return self.installed.decided(self.snapshot)
+        if self.decision is not None:
+            return self.decision.decided(self.snapshot)
         return self.snapshot, plan(self.snapshot)
 
 
@@ -112,9 +127,11 @@ def load_inputs_per_manifests(
     learned = learned_file.read_learned(sources.capacity) if sources.capacity is not None and types is None else None
     loaded = []
     for number in range(len(manifests)):
-        written = given.get(number) or _own_manifests(cluster_inputs, sources, lax_budgets=lax_budgets)
+        written, state = given.get(number), AS_DEPLOYED
+        if written is None:
+            written, state = _own_manifests(cluster_inputs, sources, moment, lax_budgets=lax_budgets)
         supply = supply_of(sources, cluster_inputs, written) if types is None else None
-        snapshot = _snapshot(cluster_inputs, written, types, supply, learned, moment)
+        snapshot, decision = _snapshot(cluster_inputs, written, types, supply, learned, state, moment)
         notes = _notes(cluster_inputs, supply)
         region = supply.catalog.region if supply is not None else ""
         loaded.append(
@@ -125,7 +142,7 @@ def load_inputs_per_manifests(
                 region,
                 cluster_inputs.unseen,
                 notes,
-                cluster_inputs.installed,
+                decision,
             )
         )
     return loaded
@@ -153,35 +170,42 @@ def _snapshot(
     types: tuple[InstanceType, ...] | None,
     supply: InstanceSupply | None,
     learned: tuple[LearnedCapacity, ...] | None,
+    manifest_state: ManifestState,
     moment: float,
-) -> Snapshot:
-    """The snapshot under a set of manifests; either `types` or a `supply` is given."""
+) -> tuple[Snapshot, InstalledDecision | None]:
+    """The snapshot under a set of manifests, and the decision of an install; `types` or a `supply` is given."""
     cluster = msgspec.structs.replace(cluster_inputs.cluster, manifests=written)
     installed = cluster_inputs.installed
     if installed is None:
-        if supply is None:
-            return _snapshot_without_install(cluster_inputs, cluster, catalogs_of_file(written, types or ()), moment)
-        return _snapshot_without_install(
-            cluster_inputs, cluster, catalogs_of(written, cluster_inputs, supply, learned or ()), moment
+        inputs = DecisionInputs(
+            moment, DecisionState(0, tuple(cluster_inputs.state.claims)), cluster_inputs.state.view, frozenset()
         )
+        if supply is None:
+            return snapshot_of(cluster, inputs, catalogs_of_file(written, types or ())), None
+        return snapshot_of(cluster, inputs, catalogs_of(written, cluster_inputs, supply, learned or ())), None
     if learned is not None:
         installed = msgspec.structs.replace(installed, capacity=installed.capacity.given(learned))
+    from shiplap_cli.installs.installed_decision import installed_decision  # noqa: PLC0415 - files need no install
+
     supply = supply or embedded_supply(cluster_inputs)
+    used = used_node_classes(written)
     bought = installed.supply(
         supply.catalog,
-        written.node_classes,
+        [node_class for node_class in written.node_classes if node_class.metadata.name in used],
         supply.resolved,
         supply.not_ready,
         _shifted_zones(cluster_inputs, installed),
     )
-    snapshot = installed.snapshot(cluster, cluster_inputs.state.view, cluster_inputs.state.claims, bought, moment)
+    state = cluster_inputs.state
+    decision = installed_decision(installed, cluster, state.view, state.claims, bought, manifest_state)
+    snapshot = decision.snapshot
     if types is not None:
-        return msgspec.structs.replace(snapshot, catalogs=catalogs_of_file(written, types))
+        return msgspec.structs.replace(snapshot, catalogs=catalogs_of_file(written, types)), decision
     unknown = {name for name, item in bought.node_classes.items() if item.resolved is None and not item.not_ready}
     others = catalogs_of(written, cluster_inputs, supply, installed.capacity.all() if unknown else (), unknown)
     known = [catalog for catalog in snapshot.catalogs if catalog.node_class not in unknown]
     catalogs = tuple(sorted([*known, *others], key=lambda catalog: catalog.node_class))
-    return msgspec.structs.replace(snapshot, catalogs=catalogs)
+    return msgspec.structs.replace(snapshot, catalogs=catalogs), decision
 
 
 def _install_hint(cluster_inputs: ClusterInputs) -> tuple[str, ...]:
@@ -200,36 +224,20 @@ def _install_hint(cluster_inputs: ClusterInputs) -> tuple[str, ...]:
     )
 
 
-def _snapshot_without_install(
-    cluster_inputs: ClusterInputs, cluster: ClusterSettings, catalogs: tuple[NodeClassCatalog, ...], moment: float
-) -> Snapshot:
-    """The snapshot of a cluster that no install is asked about."""
-    return Snapshot(
-        cluster=cluster.name,
-        now=moment,
-        view=cluster_inputs.state.view,
-        claims=cluster_inputs.state.claims,
-        manifests=cluster.manifests,
-        catalogs=catalogs,
-        settings=SchedulingSettings(
-            preference_policy=cluster.preference_policy,
-            min_values_policy=cluster.min_values_policy,
-            improve_s=cluster.improve_s,
-            default_spread=cluster.pod_topology_spread.constraints(),
-            claim_rules=cluster.claim_rules,
-        ),
-    )
-
-
-def _own_manifests(cluster_inputs: ClusterInputs, sources: Sources, *, lax_budgets: bool) -> Manifests:
-    """The manifests that the install decides by, else those of the cluster."""
-    installed = cluster_inputs.installed.settings if cluster_inputs.installed is not None else None
-    if installed is not None and not installed.live_manifests:
-        return installed.manifests
-    if installed is not None:  # as its functions read them: what is wrong is left out
-        found = own_objects(document.data for document in cluster_inputs.state.manifests)
-        return live_manifests(check_live_object(item, installed.allowed) for item in found).manifests
-    return _manifests_in_cluster(cluster_inputs, sources, lax_budgets=lax_budgets)
+def _own_manifests(
+    cluster_inputs: ClusterInputs, sources: Sources, moment: float, *, lax_budgets: bool
+) -> tuple[Manifests, ManifestState]:
+    """The manifests that the install decides by, else those of the cluster, and their state."""
+    installed = cluster_inputs.installed
+    settings = installed.settings if installed is not None else None
+    if installed is None or settings is None:
+        return _manifests_in_cluster(cluster_inputs, sources, lax_budgets=lax_budgets), AS_DEPLOYED
+    if not settings.live_manifests:
+        return settings.manifests, AS_DEPLOYED
+    found = own_objects(document.data for document in cluster_inputs.state.manifests)
+    # As its functions read them: what is wrong is left out.
+    live = live_manifests(check_live_object(item, settings.allowed) for item in found)
+    return live.manifests, state_of_ages(live.with_ages(installed.stored_manifests, moment), moment)
 
 
 def _shifted_zones(cluster_inputs: ClusterInputs, installed: InstalledCluster) -> frozenset[str]:

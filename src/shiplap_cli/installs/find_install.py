@@ -14,15 +14,15 @@ import typer
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
-from shiplap.policies.commitments.account_commitments import AccountCommitments
 from shiplap.policies.sleep.sleep_store import SleepStore
-from shiplap.ports import CapacityStore, JoinLog, StateStore
+from shiplap.ports import CapacityStore, CommitmentStore, JoinLog, ManifestStore, StateStore
 from shiplap_cli.hints import with_hint
 from shiplap_cli.options import Options
 from shiplap_cli.output import FURTHER
 
 if TYPE_CHECKING:
     from shiplap.aws.bucket import BucketRecorder
+    from shiplap.aws.policy_adapters import MakePorts
     from shiplap.cluster.kubeconfig import Access
 
 Bucket = Annotated[
@@ -130,12 +130,27 @@ class DeployedInstall(msgspec.Struct, frozen=True):
 
         return BucketCatalog(client("s3"), self.bucket, region).load()
 
-    def commitments(self, region: str) -> AccountCommitments | None:
-        """The account's commitments as its functions know them. Raises StoreError."""
+    def commitments(self, region: str) -> CommitmentStore:
+        """Return the store of the account's commitments in a region."""
         from shiplap.aws.bucket import BucketCommitments  # noqa: PLC0415 - as above
         from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
-        return BucketCommitments(client("s3"), self.bucket, region).load()
+        return BucketCommitments(client("s3"), self.bucket, region)
+
+    def policy_ports(self, policy: str, region: str) -> MakePorts:
+        """Return how to make the ports of an optional feature. Raises InvalidInput: a table's name is not known."""
+        from shiplap.aws.policy_adapters import PolicyResources, adapters_of  # noqa: PLC0415 - as above
+        from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+        tables = self.output("StateTable"), self.output("CapacityTable")
+        return adapters_of(policy, PolicyResources(client, *tables, self.bucket, region))
+
+    def manifests(self) -> ManifestStore:
+        """Return the store of manifests that its functions read last."""
+        from shiplap.aws.bucket import BucketManifests  # noqa: PLC0415 - as above
+        from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+        return BucketManifests(client("s3"), self.bucket)
 
 
 def install_name(outputs: Mapping[str, str]) -> str:

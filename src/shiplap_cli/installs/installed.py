@@ -8,47 +8,29 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 import urllib3
 
 from shiplap.disruption.decision_memory import DecisionMemory
-from shiplap.disruption.disruption_snapshot import DisruptionInput
 from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import AwsError, InvalidInput, StoreError, UnknownCluster
 from shiplap.flows.planning.decision_inputs import (
-    DecisionInputs,
     LaunchSupply,
     NodeClassSupply,
-    PricedSnapshot,
-    snapshot_of,
 )
-from shiplap.flows.planning.futile_launches import HeldBackPods, hold_back, may_be_held
-from shiplap.flows.planning.moves_under_way import plan_without_moves_under_way
 from shiplap.flows.planning.offering_market import unavailable_offerings
-from shiplap.flows.policies.ceiling_inputs import view_of_spending
-from shiplap.flows.policies.commitment_inputs import commitment_room, used_commitments
-from shiplap.flows.policies.policy import DecisionFacts
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
-from shiplap.instances.readiness.joins import BlockedLaunches, JoinHistory, blocked_launches
+from shiplap.instances.readiness.joins import JoinHistory
 from shiplap.instances.readiness.nodeclass_status import InstallStatus, known_problem
 from shiplap.manifests.custom_resources import EC2NodeClass
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
-from shiplap.policies.ceilings.ceiling_input import CeilingInput
-from shiplap.policies.ceilings.ceiling_use import cluster_spending
-from shiplap.policies.commitments.account_commitments import AccountCommitments
-from shiplap.policies.commitments.commitment_input import CommitmentInput, CommitmentsInUse
-from shiplap.policies.sleep.sleep_input import SleepInput
-from shiplap.policies.sleep.sleep_settings import SleepSettings
-from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_state
+from shiplap.manifests.live.live_manifests import LiveManifests
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import CapacityStore, DecisionState
-from shiplap.scheduling.model.scheduling_plan import Plan, Unschedulable
-from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import (
@@ -60,7 +42,6 @@ from shiplap_cli.installs.find_install import (
     sole_cluster,
 )
 from shiplap_cli.output import progress
-from shiplap_cli.policy_views import views
 
 T = TypeVar("T")
 
@@ -100,108 +81,41 @@ class LearnedCapacityView:
 
 
 class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """One cluster of an install; `None` is what could not be read. `notes` say what, and grow while it is used.
-
-    `claims` are all that are not over, `busy` the nodes and claims that disruption commands have taken.
-    """
+    """One cluster of an install as it was read, before the cluster itself; `None` is what could not be read."""
 
     cluster: str
+
     at: float
+    """The time of the look, epoch seconds."""
+
     notes: list[str]
+    """What could not be read, and what follows from it. The list grows while the struct is used."""
+
     capacity: LearnedCapacityView
+
     settings: ClusterSettings | None = None
+    """The settings in service."""
+
     state: DecisionState | None = None
+
     claims: tuple[NodeClaim, ...] | None = None
+    """All claims that are not over."""
+
     busy: frozenset[str] = frozenset()
+    """Names of the nodes and claims that disruption commands have taken."""
+
     memory: DecisionMemory = DecisionMemory()
+    """What disruption remembers."""
+
     install: DeployedInstall | None = None
+
     inspected: InstallStatus = InstallStatus()
+    """The last inspection of EC2NodeClasses."""
+
     joins: JoinHistory = JoinHistory()
-    sleep_notes: SleepNotes = SleepNotes()
-    policies_read: Mapping[str, Any] = {}
-    """What optional features have read, by the name of the feature."""
-    commitments: AccountCommitments | None = None
 
-    def snapshot(
-        self,
-        settings: ClusterSettings,
-        view: ClusterView,
-        claims: Sequence[NodeClaim],
-        supply: LaunchSupply,
-        at: float,
-    ) -> Snapshot:
-        """The snapshot of the schedule function. `claims` count where table `state` could not be read."""
-        state = self.state or DecisionState(0, tuple(claims))
-        missed = {pod.uid for claim in state.claims if claim.missed for pod in claim.plan.pods if pod.uid}
-        barred = blocked_launches(self.joins, _joining_types(state.claims), at)
-        if barred != BlockedLaunches():
-            names = sorted(barred.amis | {f"{kind} of {ami}" for ami, kind in barred.types})
-            self.notes.append(f"nothing is launched of {', '.join(names)}: its nodes do not join")
-        inputs = DecisionInputs(at, state, view, state.missed_pods | missed)
-        made = snapshot_of(settings, inputs, supply, self.capacity, _NoMetrics())
-        facts = DecisionFacts(made, state, supply.catalog, self.joins)
-        found = (
-            self._sleep(settings, at),
-            self._spending(state, claims, at),
-            self._commitments(facts),
-            *(view.planning_input(settings, self.policies_read.get(name)) for name, view in views()),
-        )
-        return msgspec.structs.replace(made, policies=tuple(item for item in found if item is not None))
-
-    def decided(self, snapshot: Snapshot) -> tuple[Snapshot, Plan]:
-        """The plan of the schedule function, and the snapshot that it is made of.
-
-        Like it, this leaves out pods that nodes were launched for in vain, and launches nothing for the pods of nodes
-        whose disruption command waits. Raises InvalidInput as `planner.plan`.
-        """
-        held = self._held_back(snapshot)
-        priced, made = plan_without_moves_under_way(PricedSnapshot(msgspec.structs.replace(snapshot, view=held.view)))
-        return priced.snapshot, msgspec.structs.replace(
-            made,
-            unschedulable=(*made.unschedulable, *held.unschedulable),
-            ignored=(*made.ignored, *_expected(snapshot.view, held)),
-        )
-
-    def _held_back(self, snapshot: Snapshot) -> HeldBackPods:
-        """The view without the pods that no node is launched for now."""
-        state, view = self.state, snapshot.view
-        if state is None or self.claims is None:
-            return HeldBackPods(view)
-        if not may_be_held(view, state.claims, state.refused, state.futile):
-            return HeldBackPods(view)
-        return hold_back(view, self.claims, state.refused, state.futile, snapshot.now)
-
-    def disruption_inputs(self, snapshot: Snapshot) -> tuple[DisruptionInput, ...]:
-        """Return the use of commitments for disruption; empty where the install counts on none or a read failed."""
-        if self.state is None or self.settings is None or self.settings.commitments is None:
-            return ()
-        catalog = self.catalog(self.settings.region)
-        if catalog is None:
-            return ()
-        facts = DecisionFacts(snapshot, self.state, catalog, self.joins)
-        used = used_commitments(self.settings.commitments, self.commitments, self.settings.name, facts)
-        return (CommitmentsInUse(used),)
-
-    def _commitments(self, facts: DecisionFacts) -> CommitmentInput | None:
-        """Return the room that commitments of the install leave for new nodes; None where it counts on none."""
-        if self.state is None or self.settings is None or self.settings.commitments is None:
-            return None
-        return CommitmentInput(commitment_room(self.settings.commitments, self.commitments, self.cluster, facts))
-
-    def _sleep(self, settings: ClusterSettings, at: float) -> SleepInput | None:
-        """Return the sleep state by the install's settings and by the NodePools that are planned with."""
-        known = self.settings
-        wanted = None if known is None else known.policy(SleepSettings)
-        if known is None or wanted is None or not known.disruption.enabled:
-            return None
-        return SleepInput(sleep_state(wanted, settings.manifests.node_pools, self.joins, self.sleep_notes, at))
-
-    def _spending(self, state: DecisionState, claims: Sequence[NodeClaim], at: float) -> CeilingInput | None:
-        """Return the room that the install's ceilings leave; nodes that ended since the last posting are not seen."""
-        if self.settings is None or not self.settings.has_ceilings:
-            return None
-        spending = cluster_spending(self.claims if self.claims is not None else claims, state.ledger, at)
-        return CeilingInput(view_of_spending(self.settings, state, spending))
+    stored_manifests: LiveManifests = LiveManifests()
+    """The manifests that the functions read last, with their ages; empty where manifests are not live."""
 
     def catalog(self, region: str) -> Catalog | None:
         """The types and prices that the functions decide with; None where they cannot be read."""
@@ -229,23 +143,6 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
     def resting(self, catalog: Catalog) -> frozenset[tuple[str, str, str]]:
         """Offerings that EC2 refused lately and that are left alone for now."""
         return unavailable_offerings(self.state.unavailable, catalog) if self.state is not None else frozenset()
-
-
-def _expected(view: ClusterView, held: HeldBackPods) -> Iterator[Unschedulable]:
-    """Pods that are held back without a reason to wait: a node of theirs is there, or is to come."""
-    seen = {pod.key for pod in held.view.pods} | {entry.pod.key for entry in held.unschedulable}
-    for pod in sorted((pod for pod in view.pods if pod.key not in seen), key=lambda item: item.key):
-        reference = PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
-        yield Unschedulable(reference, "a node that was launched for it is there or on its way: it waits for that one")
-
-
-class _NoMetrics:
-    """A Meter that counts nothing."""
-
-    def count(
-        self, name: str, value: float = 1.0, unit: str = "Count", *, dimensions: Mapping[str, str] | None = None
-    ) -> None:
-        """Nothing."""
 
 
 _UNLEARNED = "estimates count instead"
@@ -301,10 +198,10 @@ def _read_install(install: DeployedInstall, cluster: str, now: float, notes: lis
         )
         busy = busy.union(*(command.busy for command in under_way))
     joins = install.joins()
-    notes_of_sleep = SleepNotes()
-    if mine is not None and mine.policy(SleepSettings) is not None:
-        sleep = install.sleep_notes()
-        notes_of_sleep = read_or_note(notes, "notes of sleep", _AWAKE, lambda: sleep.read(cluster), SleepNotes())
+    stored = LiveManifests()
+    if mine is not None and mine.live_manifests:
+        manifests = install.manifests()
+        stored = read_or_note(notes, "manifests read last", _YOUNG, lambda: manifests.load(cluster), stored)
     return InstalledCluster(
         cluster=cluster,
         at=now,
@@ -318,36 +215,8 @@ def _read_install(install: DeployedInstall, cluster: str, now: float, notes: lis
         install=install,
         inspected=read_or_note(notes, "statuses", "AWS is asked", install.inspected, InstallStatus()),
         joins=read_or_note(notes, "how nodes join", "none are kept off", lambda: joins.read(cluster), JoinHistory()),
-        sleep_notes=notes_of_sleep,
-        policies_read=_read_policies(install, mine, now, notes),
-        commitments=_read_commitments(install, mine, notes),
+        stored_manifests=stored,
     )
-
-
-def _read_commitments(
-    install: DeployedInstall, mine: ClusterSettings | None, notes: list[str]
-) -> AccountCommitments | None:
-    if mine is None or mine.commitments is None:
-        return None
-    return read_or_note(notes, "commitments", _LISTED, lambda: install.commitments(mine.region), None)
-
-
-def _read_policies(
-    install: DeployedInstall, mine: ClusterSettings | None, now: float, notes: list[str]
-) -> dict[str, Any]:
-    """Read what the optional features of a cluster need, by the name of the feature."""
-    if mine is None or not mine.policies_on:
-        return {}
-    from shiplap.aws.policy_adapters import PolicyResources, adapters_of  # noqa: PLC0415 - files need no AWS
-    from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
-    tables = install.output("StateTable"), install.output("CapacityTable")
-    resources = PolicyResources(client, *tables, install.bucket, mine.region)
-    return {
-        name: read_or_note(notes, *view.unread, partial(view.read, adapters_of(name, resources), now), None)
-        for name, view in views()
-        if name in mine.policies_on
-    }
 
 
 def shifted_zones(installed: InstalledCluster, region: str) -> frozenset[str]:
@@ -369,8 +238,7 @@ _NO_COMMANDS: tuple[DisruptionCommand, ...] = ()
 _INSTALL_UNKNOWN = "claims on their way, learned capacity and the install's settings do not count"
 _BY_OPTIONS = "those of the options count"
 _BY_NODES = "only NodeClaims and Nodes of the cluster tell what is on its way"
-_AWAKE = "all that would sleep is shown as rehearsed"
-_LISTED = "list prices count"
+_YOUNG = "no node drifts by their specs yet"
 _FORGOT = "nodes count as changed just now"
 _ASKED = "types and prices are asked for"
 
@@ -386,12 +254,6 @@ def _settings_of(settings: Settings, cluster: str) -> ClusterSettings:
     except UnknownCluster as error:
         served = ", ".join(item.name for item in settings.clusters)
         raise InvalidInput("--cluster", f"the install serves {served or 'no cluster'}, not {cluster}") from error
-
-
-def _joining_types(claims: Sequence[NodeClaim]) -> list[tuple[str, str]]:
-    return [
-        (claim.known_instance.ami, claim.known_instance.type) for claim in claims if claim.state is ClaimState.LAUNCHED
-    ]
 
 
 _DOCUMENT = "python/shiplap_settings/settings.json"

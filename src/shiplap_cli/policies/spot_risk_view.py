@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from typing import ClassVar
 
-from shiplap.aws.policy_adapters import MakePorts
-from shiplap.policies.spot_risk.evidence_store import SpotEvidenceStore
-from shiplap.policies.spot_risk.risk_evidence import OfferingEvidence
 from shiplap.policies.spot_risk.risk_rates import MONTH_HOURS
-from shiplap.policies.spot_risk.safer_offerings import KnownSpotRisk
-from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
-from shiplap.policies.spot_risk.spot_risk_settings import SpotRiskSettings
 from shiplap.scheduling.model.scheduling_plan import OfferingRisk, PlannedClaim, RiskOfLaunch
-from shiplap.settings import ClusterSettings
-from shiplap_cli.policy_views import PolicyView
+from shiplap_cli.policy_views import PolicyView, Unread
 
 
 class SpotRiskView(PolicyView):
-    """Reads the evidence, and tells how much of a list is left out."""
+    """Tells how much of a list is left out."""
 
-    unread = ("evidence about spot", "all spot has the prior risk")
-
-    def read(self, ports: MakePorts, now: float) -> tuple[OfferingEvidence, ...]:
-        """Read all evidence of the account."""
-        return cast("SpotEvidenceStore", ports["spot_evidence"]()).read(now)
-
-    def planning_input(
-        self, settings: ClusterSettings, known: tuple[OfferingEvidence, ...] | None
-    ) -> SpotRiskInput | None:
-        """Return how often spot offerings are interrupted; None where spot risk is off."""
-        chosen = settings.policy(SpotRiskSettings)
-        if chosen is None or not chosen.is_on:
-            return None
-        return SpotRiskInput(KnownSpotRisk(chosen, settings.disruption.move_cost, known or ()))
+    unread: ClassVar[Mapping[str, Unread]] = {
+        "spot_evidence": Unread("evidence about spot", "all spot has the prior risk", ())
+    }
 
     def of_launch(self, claim: PlannedClaim) -> str:
         """Return the risk of a launch that may be spot."""

@@ -10,7 +10,8 @@ import pytest
 from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
 from shiplap.flows.catalog.inspect import _texts, inspect
 from shiplap.flows.catalog.inspections import inspect_all
-from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
+from shiplap.flows.planning.decision_inputs import read_inputs, read_supply
+from shiplap.flows.planning.decision_snapshots import priced_snapshot
 from shiplap.instances.catalog.resolved_nodeclass import Ami, CapacityReservation
 from shiplap.instances.readiness.nodeclass_status import (
     ClusterStatus,

@@ -14,7 +14,7 @@ from shiplap.errors import AwsError, AwsThrottled, ClusterUnreachable, EpochMove
 from shiplap.flows import claim_events
 from shiplap.flows.disrupt.disruption_round import disrupt
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
-from shiplap.flows.planning.decision_inputs import PricedSnapshot
+from shiplap.flows.planning.decision_snapshots import PricedSnapshot
 from shiplap.flows.schedule import schedule as schedule_flow
 from shiplap.flows.schedule.launch import LEASE_S
 from shiplap.kubernetes import labels

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from shiplap.flows.planning.decision_inputs import PricedSnapshot, priced_snapshot, read_inputs, read_supply
+from shiplap.flows.planning.decision_inputs import read_inputs, read_supply
+from shiplap.flows.planning.decision_snapshots import PricedSnapshot, priced_snapshot
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import MEMORY, parse_amount
 from shiplap.manifests.custom_resources import NodeOverlay

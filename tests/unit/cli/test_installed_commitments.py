@@ -8,35 +8,72 @@ from typing import Any
 import pytest
 
 from shiplap.errors import StoreError
-from shiplap.policies.commitments.account_commitments import AccountCommitments, CommitmentSettings, WrittenPlan
+from shiplap.flows.planning.decision_inputs import LaunchSupply
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.policies.commitments.account_commitments import (
+    AccountCommitments,
+    CommitmentSettings,
+    SavingsPlan,
+    WrittenPlan,
+)
+from shiplap.policies.commitments.commitment_input import CommitmentInput
+from shiplap.ports import DecisionState
+from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.settings import ClusterSettings
-from shiplap_cli.installs.installed import _read_commitments
+from shiplap_cli.installs.installed import InstalledCluster, LearnedCapacityView
+from shiplap_cli.installs.installed_decision import installed_decision
 
 PLAN = WrittenPlan(dollars_per_hour=1.0, discount="28%", end="2030-01-01")
 SHARED = CommitmentSettings(counted_by="eu-west-1/shiplap", share="80%")
 WRITTEN = CommitmentSettings(counted_by="eu-west-1/shiplap", written=(PLAN,))
+EMPTY = DecisionState(0)
+KNOWN = AccountCommitments("eu-west-1", 5.0, (SavingsPlan("sp-1", 1_000_000, 1e9, rate_ppm=700_000),))
 
 
-@pytest.mark.parametrize(("wanted", "is_read"), [(SHARED, True), (WRITTEN, True), (None, False)])
-def test_what_the_functions_know_is_read_where_commitments_are_counted_on(
-    wanted: CommitmentSettings | None, *, is_read: bool
-) -> None:
-    install: Any = SimpleNamespace(commitments=lambda region: AccountCommitments(region, 5.0))
-    settings = ClusterSettings(name="blue", region="eu-west-1", commitments=wanted)
+def input_of(
+    wanted: CommitmentSettings | None, store: Any, *, state: DecisionState | None = EMPTY
+) -> tuple[CommitmentInput | None, list[str]]:
+    """The input that commitments give a plan, and what the command notes."""
     notes: list[str] = []
+    settings = ClusterSettings(name="blue", region="eu-west-1", commitments=wanted)
+    stores = {name: lambda: None for name in ("state", "capacity", "joins", "sleep_notes")}
+    install: Any = SimpleNamespace(**stores, commitments=lambda _: store, policy_ports=lambda *_: {})
+    installed = InstalledCluster(
+        cluster="blue",
+        at=5.0,
+        notes=notes,
+        capacity=LearnedCapacityView(None, notes),
+        settings=settings,
+        state=state,
+        install=install,
+    )
+    made = installed_decision(
+        installed, settings, ClusterView(), (), LaunchSupply(Catalog(region="eu-west-1", types=()), {})
+    )
+    return made.snapshot.policy(CommitmentInput), notes
 
-    found = _read_commitments(install, settings, notes)
 
-    assert found == (AccountCommitments("eu-west-1", 5.0) if is_read else None)
+@pytest.mark.parametrize(("wanted", "plans"), [(SHARED, 1), (WRITTEN, 1), (None, 0)])
+def test_what_the_functions_know_is_read_where_commitments_are_counted_on(
+    wanted: CommitmentSettings | None, plans: int
+) -> None:
+    found, notes = input_of(wanted, SimpleNamespace(load=lambda: KNOWN))
+    assert (len(found.room.savings_plans) if found is not None else 0) == plans
     assert notes == []
 
 
 def test_what_cannot_be_read_is_noted() -> None:
-    def refuse(region: str) -> AccountCommitments:
-        raise StoreError(f"not in {region}")
+    def refuse() -> AccountCommitments:
+        raise StoreError("not in eu")
 
-    install: Any = SimpleNamespace(commitments=refuse)
-    notes: list[str] = []
-    assert _read_commitments(install, ClusterSettings(name="b", region="eu", commitments=WRITTEN), notes) is None
+    found, notes = input_of(SHARED, SimpleNamespace(load=refuse))
+    assert found is not None
+    assert found.room.is_empty
     assert len(notes) == 1
+    assert notes[0].startswith("not seen: commitments, so list prices count: ")
     assert "not in eu" in notes[0]
+
+
+def test_without_the_state_no_commitment_counts() -> None:
+    """Who else uses them is not known."""
+    assert input_of(SHARED, SimpleNamespace(load=lambda: KNOWN), state=None) == (None, [])

@@ -9,15 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.errors import AwsError, AwsThrottled, StoreError
-from shiplap.flows.planning.decision_inputs import (
-    DecisionInputs,
-    PricedSnapshot,
-    exploring,
-    joined_nodes,
-    priced_snapshot,
-    read_inputs,
-    read_supply,
-)
+from shiplap.flows.planning.decision_inputs import DecisionInputs, joined_nodes, read_inputs, read_supply
+from shiplap.flows.planning.decision_snapshots import PricedSnapshot, exploring, priced_snapshot
 from shiplap.flows.policies.active import ActivePolicies
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering, pilot_key

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from shiplap.errors import AwsError, AwsUnavailable
 from shiplap.flows.assign_instances import Attempt
 from shiplap.flows.claim_updates import GRACE_S
-from shiplap.flows.planning.decision_inputs import NodeClassSupply, priced_snapshot, read_inputs, read_supply
+from shiplap.flows.planning.decision_inputs import NodeClassSupply, read_inputs, read_supply
+from shiplap.flows.planning.decision_snapshots import priced_snapshot
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.planning.planned_launches import FleetOptions
 from shiplap.flows.schedule.launch import LEASE_S, LaunchOutcome, _cheapest, _with_leases, _within_reservation, launch

@@ -10,7 +10,7 @@ import pytest
 from shiplap.flows.assign_instances import Attempt, _launch_changes, _price, offering_of, release_leases
 from shiplap.flows.learn import _observation, has_reported, instance_of, learn_from_joined
 from shiplap.flows.lifecycle.adoption import claim_of
-from shiplap.flows.planning.decision_inputs import exploring
+from shiplap.flows.planning.decision_snapshots import exploring
 from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Taint

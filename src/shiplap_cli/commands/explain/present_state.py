@@ -96,7 +96,7 @@ def present_state_page(state: PresentState) -> RenderableType:
 
 def _claims(inputs: LoadedInputs) -> Sequence[NodeClaim]:
     """The claims of the install where its table could be read, else the cluster's own NodeClaims."""
-    known = inputs.installed.claims if inputs.installed is not None else None
+    known = inputs.decision.installed.claims if inputs.decision is not None else None
     return known if known is not None else inputs.snapshot.claims
 
 

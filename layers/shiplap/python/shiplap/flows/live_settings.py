@@ -66,6 +66,11 @@ class ManifestState(msgspec.Struct, frozen=True):
         return self.suspended in ("", NO_NODE_POOL)
 
 
+def state_of_ages(aged: LiveManifests, now: float) -> ManifestState:
+    """Return the state of manifests whose objects say since when each stands as it is."""
+    return ManifestState(unsettled_pools=aged.unsettled_pools(now), settles_at=aged.settles_at(now))
+
+
 AS_DEPLOYED = ManifestState()
 """The state of manifests that are those of the deployment: nothing of them is found out at run time."""
 
@@ -189,7 +194,7 @@ def listed_settings(
         _LOG.warning(
             "%s %s is not used: %s", refused.kind, refused.name, refused.reasons[0], extra={"cluster": settings.name}
         )
-    state = ManifestState(unsettled_pools=aged.unsettled_pools(now), settles_at=aged.settles_at(now))
+    state = state_of_ages(aged, now)
     if reason:
         state = _suspended(state, reason, settings.name, context)
     return replace(settings, manifests=live.manifests), state

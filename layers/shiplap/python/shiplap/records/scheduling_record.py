@@ -64,9 +64,8 @@ def snapshot_of(recorded: Any) -> Snapshot:
     """The inverse of `recorded_snapshot`."""
     values = fields_of(recorded)
     found = [(kind, values.pop(kind.recorded_as)) for kind in planning_inputs()]
-    inputs = sorted((kind(known) for kind, known in found if known is not None), key=lambda item: item.stage)
-    values |= {"claims": tuple(map(_CLAIMS.nested, recorded.claims)), "policies": tuple(inputs)}
-    return Snapshot(**values)
+    values |= {"claims": tuple(map(_CLAIMS.nested, recorded.claims))}
+    return Snapshot(**values).with_policies(kind(known) for kind, known in found if known is not None)
 
 
 def encode(record: SchedulingRecord) -> bytes:

@@ -39,11 +39,12 @@ from shiplap.flows.disrupt.second_look import objections, still_valid
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
 from shiplap.flows.live_settings import AS_DEPLOYED, ManifestState
 from shiplap.flows.optional.optional_calls import RECORDS
-from shiplap.flows.planning.decision_inputs import DecisionInputs, priced_snapshot, read_inputs, read_supply
-from shiplap.flows.planning.futile_launches import record_refusals, without_held_pods
+from shiplap.flows.planning.decision_inputs import DecisionInputs, read_inputs, read_supply
+from shiplap.flows.planning.decision_snapshots import ServiceInputs, disruption_of_install, priced_snapshot
+from shiplap.flows.planning.futile_launches import record_refusals
 from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, spec_hashes, with_token
 from shiplap.flows.policies.active import ActivePolicies
-from shiplap.flows.policies.policy import DecisionFacts, Launches
+from shiplap.flows.policies.policy import Launches
 from shiplap.kubernetes.names import claim_name
 from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.ports import MemoryStore
@@ -285,7 +286,7 @@ class _Round:
         if inputs.state.frozen_at:  # no replacement would be launched
             return Decision(), [], 0
         supply = read_supply(self._settings, self._context, fresh=fresh, policies=self._policies)
-        priced = priced_snapshot(self._settings, inputs, supply, self._context, self._policies)
+        priced = priced_snapshot(self._settings, inputs, supply, self._context, self._policies, replaces=True)
         now = inputs.at
         # After the epoch was read: whatever is begun from now on moves it.
         busy = _busy(self._context.state.commands(self._settings.name))
@@ -294,21 +295,16 @@ class _Round:
         refused = record_refusals(self._settings.name, claims, inputs.view, inputs.state, self._context)
         histories = observe_nodes(remembered.histories, inputs.view, claims, now)
         histories = with_undone(histories, self._given_up, now)
-        snapshot = DisruptionSnapshot(
-            scheduling=replace(
-                priced.snapshot,
-                claims=claims,
-                view=without_held_pods(inputs.view, claims, refused, now),
-                policies=self._policies.disruption_policies(priced.snapshot),
-            ),
-            pod_disruption_budgets=self._context.cluster.disruption_budgets(),
+        service = ServiceInputs(
+            claims=claims,
             histories=histories,
+            refused=refused,
             busy=busy,
-            settings=self._settings.disruption,
+            pod_disruption_budgets=self._context.cluster.disruption_budgets(),
             unsettled_pools=self._manifest_state.unsettled_pools,
-            policies=self._policies.disruption_inputs(
-                DecisionFacts(priced.snapshot, inputs.state, supply.catalog, supply.joins)
-            ),
+        )
+        snapshot = disruption_of_install(
+            priced.snapshot, inputs, supply, service, self._settings.disruption, self._policies
         )
         decision = self._decision_of(snapshot)
         ready, waiting = confirmed(remembered.proposed, decision.commands, now)

@@ -13,7 +13,7 @@ decision corrects both.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 
 import msgspec
 
@@ -22,35 +22,21 @@ from shiplap.flows.catalog.refresh import refresh, stored
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of, learn_from_joined, seems_broken
 from shiplap.flows.optional.optional_calls import INSPECTION, JOINS, SNAPSHOTS, ZONAL_SHIFTS
-from shiplap.flows.planning.offering_market import OfferingMarket, unavailable_in_group, unavailable_offerings
 from shiplap.flows.policies.active import NO_POLICIES, ActivePolicies
-from shiplap.flows.policies.policy import DecisionFacts
-from shiplap.instances.capacity.capacity_setting import cluster_setting
-from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
-from shiplap.instances.catalog.type_catalog import InstanceType, pilot_key
-from shiplap.instances.offerings.offerings import with_all_zones, without_zones
-from shiplap.instances.offerings.remedies import with_remedy
 from shiplap.instances.readiness.joins import (
-    BlockedLaunches,
     JoinHistory,
-    blocked_launches,
-    node_class_scope,
-    without_blocked,
 )
 from shiplap.instances.readiness.nodeclass_status import InstallStatus, known_problem
-from shiplap.instances.resolve import remembered_types
 from shiplap.kubernetes.compact_pods import decode_pods, lean_pod
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.related_objects import ScalableName
-from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.manifests.standalone_claims import StandaloneClaim
-from shiplap.ports import ClusterApi, DecisionState, KnownCapacity, KnownPods, Meter, UnavailableOffering, WatchEvent
-from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
-from shiplap.scheduling.supply.pool_catalogs import SoldTypes
+from shiplap.ports import ClusterApi, DecisionState, KnownPods, WatchEvent
+from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
@@ -205,26 +191,6 @@ class DecisionInputs(msgspec.Struct, frozen=True):
         return bool(self.view.unbound) or not leaving.isdisjoint(self.view.by_node)
 
 
-class PricedSnapshot:
-    """The snapshot to decide on, and the instance types that it sells to each claim, computed once per pool."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self._types = SoldTypes(snapshot)
-
-    def types_for(self, claim: NodeClaim) -> Mapping[str, InstanceType]:
-        """By name, what the claim's NodeClass sells as the claim's NodePool sees it: the plan's overlays and prices."""
-        return self._types.of(claim.plan.node_class, claim.plan.node_pool)
-
-    def types_in_all_zones(self, claim: NodeClaim, catalog: Catalog) -> dict[str, InstanceType]:
-        """As `types_for`; types of the launch list have prices in the zones, too, that are not selected any more."""
-        listed = frozenset(claim.plan.instance_types)
-        sold = next((item for item in self.snapshot.catalogs if item.node_class == claim.plan.node_class), None)
-        types = sold.instance_types if sold is not None else ()
-        everywhere = with_all_zones((item for item in types if item.name in listed), catalog)
-        return {**self.types_for(claim), **self._types.seen_by(claim.plan.node_pool, everywhere)}
-
-
 def read_supply(
     settings: ClusterSettings,
     context: FlowContext,
@@ -338,16 +304,14 @@ def read_inputs(
         StoreError: the state cannot be read, or a joined node's truth cannot be stored.
     """
     now, state = read_state(settings, context) if before is None else before
-    leaving = {
-        name for claim in state.claims if claim.state in LEAVING for name in (claim.node_name, claim.name) if name
-    }
+    leaving = leaving_names(state.claims)
     view = context.cluster.view(
         leaving,
         workloads=bool(settings.pod_topology_spread.constraints()),
         known=BoundPods(settings.name, context) if known is None else known,
     )
     view = _with_what_few_need(view, leaving, settings.manifests, context.cluster)
-    missed = state.missed_pods | _missed_pods(state, view) | _learn_from_joined(state, view, context)
+    missed = state.missed_pods | missed_pods(state, view) | _learn_from_joined(state, view, context)
     policies.read(state, now)
     return DecisionInputs(now, state, view, missed)
 
@@ -358,10 +322,20 @@ def read_state(settings: ClusterSettings, context: FlowContext) -> tuple[float, 
     return now, context.state.read(settings.name, now)
 
 
+def leaving_names(claims: Iterable[NodeClaim]) -> set[str]:
+    """Return the names of nodes on their way out, and of their claims."""
+    return {name for claim in claims if claim.state in LEAVING for name in (claim.node_name, claim.name) if name}
+
+
+def needs_budgets(view: ClusterView, leaving: Set[str]) -> bool:
+    """True if pods are on nodes on their way out, so that a plan looks at PodDisruptionBudgets."""
+    going = leaving | {node.metadata.name for node in view.nodes if node.metadata.deletion_timestamp}
+    return bool(going) and not going.isdisjoint(view.by_node)
+
+
 def _with_what_few_need(view: ClusterView, leaving: set[str], manifests: Manifests, cluster: ClusterApi) -> ClusterView:
     """PodDisruptionBudgets while pods are on nodes on their way out, and the workloads CapacityBuffers are made of."""
-    going = leaving | {node.metadata.name for node in view.nodes if node.metadata.deletion_timestamp}
-    if going and not going.isdisjoint(view.by_node):
+    if needs_budgets(view, leaving):
         view = msgspec.structs.replace(view, pod_disruption_budgets=cluster.disruption_budgets())
     names = {
         ScalableName(buffer.metadata.namespace or "default", ref.kind, ref.name)
@@ -369,77 +343,6 @@ def _with_what_few_need(view: ClusterView, leaving: set[str], manifests: Manifes
         if (ref := buffer.spec.scalable_ref) is not None
     }
     return msgspec.structs.replace(view, scalables=cluster.scalables(sorted(names))) if names else view
-
-
-def priced_snapshot(
-    settings: ClusterSettings,
-    inputs: DecisionInputs,
-    supply: LaunchSupply,
-    context: FlowContext,
-    policies: ActivePolicies = NO_POLICIES,
-) -> PricedSnapshot:
-    """The snapshot to decide on: what was read, and what can be bought for it now. Raises StoreError."""
-    snapshot = snapshot_of(settings, inputs, supply, context.capacity, context.meter)
-    facts = DecisionFacts(snapshot, inputs.state, supply.catalog, supply.joins)
-    return PricedSnapshot(msgspec.structs.replace(snapshot, policies=policies.planning_inputs(facts)))
-
-
-def snapshot_of(
-    settings: ClusterSettings,
-    inputs: DecisionInputs,
-    supply: LaunchSupply,
-    capacity: KnownCapacity,
-    meter: Meter,
-) -> Snapshot:
-    """As `priced_snapshot`, without policies; of the capacity it only reads."""
-    leased = capacity.pilots(supply.amis, inputs.at)
-    catalogs = _catalogs(settings, supply, inputs, capacity, meter)
-    sold = {catalog.node_class: catalog.instance_types for catalog in catalogs}
-    return Snapshot(
-        cluster=settings.name,
-        install=settings.install,
-        now=inputs.at,
-        view=inputs.view,
-        claims=inputs.state.claims,
-        manifests=_without_user_data(settings.manifests),
-        catalogs=catalogs,
-        missed_pods=inputs.missed_pods,
-        piloted=leased | exploring(inputs.state.claims, sold),
-        settings=SchedulingSettings(
-            preference_policy=settings.preference_policy,
-            min_values_policy=settings.min_values_policy,
-            reserved_policy=settings.reserved_policy,
-            improve_s=settings.improve_s,
-            default_spread=settings.pod_topology_spread.constraints(),
-            claim_rules=settings.claim_rules,
-        ),
-        epoch=inputs.state.epoch,
-        standalone_claims=inputs.standalone_claims,
-    )
-
-
-def _without_user_data(manifests: Manifests) -> Manifests:
-    """Snapshots are recorded, users keep secrets in user data, and no decision reads it."""
-    change = msgspec.structs.replace
-    bare = (change(node_class, spec=change(node_class.spec, user_data=None)) for node_class in manifests.node_classes)
-    return change(manifests, node_classes=tuple(bare))
-
-
-def exploring(claims: tuple[NodeClaim, ...], sold: Mapping[str, tuple[InstanceType, ...]]) -> frozenset[str]:
-    """`ami/instance type#kubelet hash` of every estimate that claims in flight rely on, whether leased yet or not."""
-    keys = set()
-    for claim in claims:
-        if claim.state is ClaimState.LAUNCHED:
-            if claim.known_instance.type in claim.plan.relies_on_estimate:
-                keys.add(
-                    pilot_key(claim.known_instance.ami, claim.known_instance.type, claim.known_instance.kubelet_hash)
-                )
-        elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
-            relied_on = [
-                item for item in sold.get(claim.plan.node_class, ()) if item.name in claim.plan.relies_on_estimate
-            ]
-            keys.update(pilot_key(item.ami, item.name, item.kubelet_hash) for item in relied_on)
-    return frozenset(keys)
 
 
 def joined_nodes(claims: tuple[NodeClaim, ...], view: ClusterView) -> list[tuple[NodeClaim, Node]]:
@@ -452,7 +355,7 @@ def joined_nodes(claims: tuple[NodeClaim, ...], view: ClusterView) -> list[tuple
     ]
 
 
-def _missed_pods(state: DecisionState, view: ClusterView) -> set[str]:
+def missed_pods(state: DecisionState, view: ClusterView) -> set[str]:
     """The uids of pods of claims whose node has missed; a node that seems broken says nothing about other nodes."""
     nodes = {node.metadata.name: node for node in view.nodes}
     missed = [
@@ -470,64 +373,3 @@ def _learn_from_joined(state: DecisionState, view: ClusterView, context: FlowCon
     """
     joined = joined_nodes(state.claims, view)
     return learn_from_joined(context, [(claim, node) for claim, node in joined if has_reported(node)])
-
-
-def _ends_at_once(cluster: str, node_class: EC2NodeClass, resting: Iterable[UnavailableOffering]) -> str:
-    """Return why an EC2NodeClass launches nothing whose last instances ended before they joined; empty if none did."""
-    scope = node_class_scope(cluster, node_class)
-    known = next((offering for offering in resting if offering.instance_type == scope), None)
-    if known is None:
-        return ""
-    return (
-        with_remedy(known.code, f"its instances end at once: {known.code}") + f"; tried again at {rfc3339(known.until)}"
-    )
-
-
-def _catalogs(
-    settings: ClusterSettings, supply: LaunchSupply, inputs: DecisionInputs, capacity: KnownCapacity, meter: Meter
-) -> tuple[NodeClassCatalog, ...]:
-    learned = capacity.learned(supply.amis)
-    unavailable = unavailable_offerings(inputs.state.unavailable, supply.catalog)
-    market = OfferingMarket(inputs.state)
-    joining = (
-        (claim.known_instance.ami, claim.known_instance.type)
-        for claim in inputs.state.claims
-        if claim.state is ClaimState.LAUNCHED
-    )
-    barred = blocked_launches(supply.joins, joining, inputs.at)
-    if barred != BlockedLaunches():
-        meter.count("TypesBarred", len(barred.amis) + len(barred.types))
-        _LOG.warning("not launched, nodes do not join: %s", barred, extra={"cluster": settings.name})
-    setting = cluster_setting(settings, inputs.view.daemon_sets)
-    catalogs = []
-    for name, item in sorted(supply.node_classes.items()):
-        problem = item.not_ready or _ends_at_once(settings.name, item.node_class, inputs.state.unavailable)
-        if item.resolved is None or problem:
-            catalogs.append(NodeClassCatalog(name, not_ready=problem))
-            continue
-        worth_asking = market.open(item.resolved, inputs.at)
-        # What is sold in a zone does not change with its free addresses: nodes there would seem to have drifted.
-        sold_in = msgspec.structs.replace(worth_asking, subnets=item.resolved.subnets)
-        full = {net.zone for net in item.resolved.subnets} - {net.zone for net in worth_asking.subnets}
-        try:
-            sold = remembered_types(
-                supply.catalog,
-                item.node_class,
-                setting,
-                resolved=sold_in,
-                learned=learned,
-                unavailable=unavailable
-                | unavailable_in_group(item.resolved.group, inputs.state.unavailable, supply.catalog),
-                cluster=settings.name,
-                now=inputs.at,
-            )
-        except InvalidInput as error:
-            meter.count("NodeClassNotReady")
-            _LOG.warning("node class cannot be read: %s", error, extra={"cluster": settings.name})
-            catalogs.append(NodeClassCatalog(name, not_ready=error.what))
-        else:
-            open_now = without_blocked(without_zones(sold, supply.shifted | full), barred)
-            says = spec_hash(item.node_class, item.resolved.cluster_ca)
-            first, selection = first_hashes(item.node_class), item.resolved.selection
-            catalogs.append(NodeClassCatalog(name, open_now, spec_hash=says, first_hashes=first, selection=selection))
-    return tuple(catalogs)

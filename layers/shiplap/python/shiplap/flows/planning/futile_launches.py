@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -154,13 +154,12 @@ def record_refusals(
         context.state.mark_futile(cluster, {claim.name: claim.created_at for claim in young[:MOST_MARKS]})
         context.meter.count("NodesInVain", len(young[:MOST_MARKS]))
     noted = refused(claims, view, state.refused, now)
-    after = {**state.refused, **noted}
     for uid in list(noted)[:MOST_MARKS]:
         context.state.mark_refused(cluster, uid, noted[uid])
     if noted:
         context.meter.count("PodsRefused", len(noted))
         _LOG.warning("pods run on no node of theirs", extra={"cluster": cluster, "pods": sorted(noted)[:20]})
-    return after
+    return {**state.refused, **noted}
 
 
 def refused(
@@ -283,6 +282,23 @@ def allowance(launched_at: Iterable[float], now: float, most: Mapping[float, int
     """
     times = list(launched_at)
     return max(0, min(number - sum(at > now - window for at in times) for window, number in most.items()))
+
+
+def held_back_pods(
+    view: ClusterView,
+    state: DecisionState,
+    claims: Callable[[], Sequence[NodeClaim]],
+    now: float,
+    further: Mapping[str, Refusals] = {},
+) -> HeldBackPods:
+    """As `hold_back`, by the state that was read; all claims are asked for only where they matter.
+
+    `further` are refusals that were found since the state was read.
+    """
+    known = {**state.refused, **further}
+    if not may_be_held(view, state.claims, known, state.futile):
+        return HeldBackPods(view)
+    return hold_back(view, claims(), known, state.futile, now)
 
 
 def without_held_pods(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from shiplap.flows.planning.decision_inputs import PricedSnapshot
+from shiplap.flows.planning.decision_snapshots import PricedSnapshot
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.model.planned_pods import with_pods_staying
 from shiplap.scheduling.model.scheduling_plan import Plan

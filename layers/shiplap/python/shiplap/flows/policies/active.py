@@ -43,9 +43,14 @@ class ActivePolicies:
             policy.read(state, now)
 
     def planning_inputs(self, facts: DecisionFacts) -> tuple[PolicyInput, ...]:
-        """Return the inputs of a plan, by their stage."""
+        """Return the inputs of a plan."""
         found = (policy.planning_input(facts) for policy in self._policies)
-        return tuple(sorted((item for item in found if item is not None), key=lambda item: item.stage))
+        return tuple(item for item in found if item is not None)
+
+    def replacement_inputs(self, facts: DecisionFacts) -> tuple[PolicyInput, ...]:
+        """Return the inputs of a plan of replacements."""
+        found = (policy.replacement_input(facts) for policy in self._policies)
+        return tuple(item for item in found if item is not None)
 
     def disruption_policies(self, snapshot: Snapshot) -> tuple[PolicyInput, ...]:
         """Return those inputs of a snapshot that a decision on disruption needs, too."""

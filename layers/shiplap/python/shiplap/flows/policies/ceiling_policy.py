@@ -13,6 +13,7 @@ from shiplap.policies.ceilings.account_counters import CountChange
 from shiplap.policies.ceilings.ceiling_use import ClusterSpending
 from shiplap.policies.ceilings.ceilings import CeilingMode, SpendingView, WantedLaunch
 from shiplap.ports import DecisionState
+from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput
 from shiplap.settings import ClusterSettings
 
@@ -26,6 +27,8 @@ class CeilingPolicy(Policy):
     def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
         super().__init__(settings, context)
         self._spending: ClusterSpending | None = None
+        self._wanted_of: Sequence[PlannedClaim] = ()
+        self._wanted_launches: list[WantedLaunch] = []
 
     def read(self, state: DecisionState, now: float) -> None:
         """Read what the cluster spends."""
@@ -66,7 +69,12 @@ class CeilingPolicy(Policy):
         view = self._view(launches)
         if view is None:
             return []
-        return wanted_launches(launches.snapshot, view, launches.planned, replaces=launches.replaces)
+        if self._wanted_of is not launches.planned:  # the claims are marked first, then counted
+            self._wanted_of = launches.planned
+            self._wanted_launches = wanted_launches(
+                launches.snapshot, view, launches.planned, replaces=launches.replaces
+            )
+        return self._wanted_launches
 
     @staticmethod
     def _view(launches: Launches) -> SpendingView | None:

@@ -24,7 +24,6 @@ from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy
 from shiplap.kubernetes.objects import Node
 from shiplap.policies.commitments.account_commitments import AccountCommitments
 from shiplap.ports import DecisionState
-from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
@@ -52,9 +51,8 @@ class CommitmentPolicy(Policy):
 
         return CommitmentInput(commitment_room(self.settings.commitments, self._known, self.settings.name, facts))
 
-    def disruption_policies(self, policies: tuple[PolicyInput, ...]) -> tuple[PolicyInput, ...]:
-        """Leave out what new nodes may use: replacements are planned at list prices."""
-        return tuple(item for item in policies if item.stage is not PlanStage.PRICES)
+    def replacement_input(self, facts: DecisionFacts) -> None:
+        """Return nothing: replacements are planned at list prices, so what new nodes may use is not computed."""
 
     def disruption_input(self, facts: DecisionFacts) -> CommitmentsInUse | None:
         """Return the commitments and who uses them."""

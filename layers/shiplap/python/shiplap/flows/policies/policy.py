@@ -83,6 +83,10 @@ class Policy:
         """Return the input of a plan; None if there is nothing that a plan need know."""
         return None
 
+    def replacement_input(self, facts: DecisionFacts) -> PolicyInput | None:
+        """Return the input of a plan of replacements; the same as of other plans, unless a feature overrides it."""
+        return self.planning_input(facts)
+
     def disruption_policies(self, policies: tuple[PolicyInput, ...]) -> tuple[PolicyInput, ...]:
         """Return the inputs of plans that a decision on disruption needs, too."""
         return policies

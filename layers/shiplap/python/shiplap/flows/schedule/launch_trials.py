@@ -15,13 +15,8 @@ from msgspec.structs import replace
 from shiplap.errors import AwsThrottled, NodeClassNotReady, ShiplapError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import LAUNCH_TRIALS, TRIED_LAUNCHES
-from shiplap.flows.planning.decision_inputs import (
-    DecisionInputs,
-    LaunchSupply,
-    PricedSnapshot,
-    priced_snapshot,
-    read_supply,
-)
+from shiplap.flows.planning.decision_inputs import DecisionInputs, LaunchSupply, read_supply
+from shiplap.flows.planning.decision_snapshots import PricedSnapshot, priced_snapshot
 from shiplap.flows.planning.planned_launches import ClaimOrigin, fleet_options, records_of, with_token
 from shiplap.instances.readiness.nodeclass_status import DryRun, dry_run, untried_dry_run
 from shiplap.kubernetes import labels

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -26,13 +26,12 @@ from shiplap.flows.planning.decision_inputs import (
     BoundPods,
     DecisionInputs,
     LaunchSupply,
-    PricedSnapshot,
-    priced_snapshot,
     read_inputs,
     read_state,
     read_supply,
 )
-from shiplap.flows.planning.futile_launches import hold_back, may_be_held
+from shiplap.flows.planning.decision_snapshots import PricedSnapshot, priced_snapshot, with_policies
+from shiplap.flows.planning.futile_launches import held_back_pods
 from shiplap.flows.planning.moves_under_way import plan_without_moves_under_way
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.planning.planned_launches import ClaimOrigin, in_turns, launches, records_of, spec_hashes, with_token
@@ -54,7 +53,6 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
 from shiplap.scheduling.model.scheduling_plan import BufferState, Plan, Unschedulable, is_asleep
-from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.scheduling.planner import unreadable_pods
 from shiplap.scheduling.supply.templates import may_launch_without_pods
 from shiplap.settings import ClusterSettings
@@ -439,6 +437,7 @@ class _Run:
             for claims in orphaned:
                 self._resume(claims, priced)
             return False
+        priced = PricedSnapshot(with_policies(priced.snapshot, inputs, supply, self._policies))
         limits = _LaunchLimits(self._settings, self._context, priced, inputs, supply.joins)
         return self._plan_and_launch(priced, limits, inputs)
 
@@ -469,17 +468,11 @@ class _Run:
 
     def _without_held_pods(self, inputs: DecisionInputs) -> DecisionInputs:
         """The inputs without pods that nodes were launched for in vain."""
-        view, self._held_back = self._hold_back(inputs)
-        self._unschedulable = (*self._held_back, *unreadable_pods(view))
-        return msgspec.structs.replace(inputs, view=view)
-
-    def _hold_back(self, inputs: DecisionInputs) -> tuple[ClusterView, tuple[Unschedulable, ...]]:
-        known = {**inputs.state.refused, **self._refused}
-        if not may_be_held(inputs.view, inputs.state.claims, known, inputs.state.futile):
-            return inputs.view, ()
-        claims = self._context.state.claims(self._settings.name)
-        held = hold_back(inputs.view, claims, known, inputs.state.futile, self._context.clock.now())
-        return held.view, held.unschedulable
+        store, now = self._context.state, self._context.clock.now()
+        held = held_back_pods(inputs.view, inputs.state, partial(store.claims, self._settings.name), now, self._refused)
+        self._held_back = held.unschedulable
+        self._unschedulable = (*self._held_back, *unreadable_pods(held.view))
+        return msgspec.structs.replace(inputs, view=held.view)
 
     def _orphaned(self, inputs: DecisionInputs) -> list[tuple[NodeClaim, ...]]:
         """Launches that this invocation may resume, without those that it has left pending itself."""
@@ -499,8 +492,9 @@ class _Run:
         return self._priced_snapshot(inputs, supply)
 
     def _priced_snapshot(self, inputs: DecisionInputs, supply: LaunchSupply) -> PricedSnapshot:
+        """Return the snapshot without policies: only plans need them, and launches that are resumed were planned."""
         inputs = msgspec.structs.replace(inputs, standalone_claims=self._standalone)
-        return priced_snapshot(self._settings, inputs, supply, self._context, self._policies)
+        return priced_snapshot(self._settings, inputs, supply, self._context)
 
     def _plan_and_launch(self, priced: PricedSnapshot, limits: _LaunchLimits, inputs: DecisionInputs) -> bool:
         """Plan, commit, record and launch; whether nothing is left to plan again."""

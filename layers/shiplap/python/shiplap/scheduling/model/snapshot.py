@@ -5,7 +5,7 @@ A snapshot is plain data and encodes with msgspec. `scheduling.planner.plan(snap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, ClassVar, TypeVar
 
@@ -264,8 +264,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def with_policy(self, changed: PolicyInput) -> Snapshot:
         """Return the snapshot with this input in the place of the one of its kind."""
-        rest = (item for item in self.policies if type(item) is not type(changed))
-        return replace(self, policies=tuple(sorted((*rest, changed), key=lambda item: item.stage)))
+        return self.with_policies((*(item for item in self.policies if type(item) is not type(changed)), changed))
+
+    def with_policies(self, inputs: Iterable[PolicyInput]) -> Snapshot:
+        """Return the snapshot with exactly these inputs, in the order of their stages."""
+        return replace(self, policies=tuple(sorted(inputs, key=lambda item: item.stage)))
 
     def without_policy(self, kind: type[PolicyInput]) -> Snapshot:
         """Return the snapshot as if a feature were off."""
