@@ -11,6 +11,7 @@ from shiplap.errors import ShiplapError
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import Instance
 from shiplap_lab.faults.active_faults import ActiveFaults
+from shiplap_lab.faults.drawn_amounts import DrawnAmount, Likely
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_world import FaultWorld, FaultyEc2
 
@@ -28,6 +29,7 @@ class FaultKind:
 
     Attributes:
         name: what scenarios call it.
+        amount: how a campaign draws the amount.
         targets: what a campaign draws the target from; without any it is `*`, and nothing is drawn.
         is_momentary: a campaign draws it without minutes.
         lasts: it is active from its beginning to its end; otherwise `begin` does all.
@@ -37,6 +39,7 @@ class FaultKind:
     """
 
     name: ClassVar[str]
+    amount: ClassVar[DrawnAmount] = Likely()
     targets: ClassVar[tuple[str, ...]] = ()
     is_momentary: ClassVar[bool] = False
     lasts: ClassVar[bool] = True
@@ -55,13 +58,8 @@ class FaultKind:
         at, minutes = round(chance.uniform(0, begin), 2), round(chance.uniform(0.5, last / 2), 2)
         likely = round(chance.uniform(0.1, 0.9), 2)
         target = chance.choice(cls.targets) if cls.targets else "*"
-        amount = cls.drawn_amount(chance, likely)
+        amount = cls.amount.draw(chance, likely)
         return Fault(cls.name, at, 0.0 if cls.is_momentary else minutes, target, amount)
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - kinds draw other amounts
-        """Draw the amount: `likely`, which is drawn for every kind, is a probability."""
-        return likely
 
     @property
     def is_active(self) -> bool:

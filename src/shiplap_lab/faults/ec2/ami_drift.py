@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap_lab.faults.active_faults import ActiveFaults
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kind import FaultKind
 
@@ -14,14 +13,11 @@ class AmiDriftFault(FaultKind):
     """From now on each EC2NodeClass has another AMI."""
 
     name = "ami-drift"
+    amount = Always()
 
     def __init__(self, faults: ActiveFaults) -> None:
         super().__init__(faults)
         self._releases = 0
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return 1.0
 
     def begin(self, number: int, fault: Fault) -> None:  # noqa: ARG002 - nothing of the fault matters
         """Release an AMI."""

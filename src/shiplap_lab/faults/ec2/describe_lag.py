@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import Between
 from shiplap_lab.faults.fault_kind import FaultKind
 
 
@@ -11,10 +10,7 @@ class DescribeLagFault(FaultKind):
     """Describing shows launches and ends `amount` seconds late."""
 
     name = "describe-lag"
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return round(chance.uniform(5, 60))
+    amount = Between(5, 60)
 
     def adjust(self) -> None:
         """Set how late describing is."""

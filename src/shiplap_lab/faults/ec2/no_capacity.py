@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import OneOf
 from shiplap_lab.faults.fault_kind import FaultKind
 
 
@@ -11,11 +10,8 @@ class NoCapacityFault(FaultKind):
     """EC2 has only `amount` instances left of each offering `target`, type/zone/capacity type."""
 
     name = "no-capacity"
+    amount = OneOf((0, 0, 1, 2))
     targets = ("*", "c7i-flex.*", "*/eu-west-1a/*", "*/*/spot", "m6i.*", "*/eu-west-1b/*")
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return chance.choice((0, 0, 1, 2))
 
     def adjust(self) -> None:
         """Set the capacity of each offering that an active fault matches."""

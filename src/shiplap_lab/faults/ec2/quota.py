@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import Whole
 from shiplap_lab.faults.fault_kind import FaultKind
 
 
@@ -11,11 +10,8 @@ class QuotaFault(FaultKind):
     """EC2 lets the account have only `amount` more instances of the capacity type `target`."""
 
     name = "quota"
+    amount = Whole(0, 3)
     targets = ("on-demand", "spot")
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return chance.randrange(0, 3)
 
     def adjust(self) -> None:
         """Set the quota of each capacity type that an active fault names."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import OneOf
 from shiplap_lab.faults.fault_kind import FaultKind
 
 
@@ -11,11 +10,8 @@ class RepriceFault(FaultKind):
     """Spot costs `amount` times as much, of offerings `target` (type/zone), from the next hourly catalogue on."""
 
     name = "reprice"
+    amount = OneOf((0.5, 0.8, 1.2, 1.6))
     targets = ("*", "*/eu-west-1a", "c7i.*", "m6i.*")
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return round(chance.choice((0.5, 0.8, 1.2, 1.6)), 2)
 
     def price_factors(self) -> list[tuple[str, float]]:
         """Offerings, as globs, and how many times as much they cost."""

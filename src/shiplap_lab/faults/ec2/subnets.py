@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from msgspec.structs import replace
 
 from shiplap.instances.catalog.resolved_nodeclass import Subnet
 from shiplap_lab.faults.active_faults import ActiveFaults
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kind import FaultKind
 from shiplap_lab.faults.fault_world import FaultWorld, FaultyEc2
@@ -19,6 +18,7 @@ class SubnetsFault(FaultKind):
     """
 
     name = "subnets"
+    amount = Always()
 
     def __init__(self, faults: ActiveFaults) -> None:
         super().__init__(faults)
@@ -29,10 +29,6 @@ class SubnetsFault(FaultKind):
         """Keep the subnets that are selected without faults."""
         super().connect(world)
         self._all = world.compute.subnets
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return 1.0
 
     def forgets_launch(self, compute: FaultyEc2) -> bool:
         """Select other subnets by chance: the token is asked again with them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from shiplap_lab.faults.active_faults import ActiveFaults
+from shiplap_lab.faults.drawn_amounts import Between
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kind import FaultKind
 
@@ -13,14 +14,11 @@ class ClockSkewFault(FaultKind):
     """The clocks of containers are up to `amount` seconds apart from the clock of AWS."""
 
     name = "clock-skew"
+    amount = Between(20, 150)
 
     def __init__(self, faults: ActiveFaults) -> None:
         super().__init__(faults)
         self._skews: dict[tuple[int, int], float] = {}
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return round(chance.uniform(20, 150))
 
     def clock_s(self, container: int) -> float:
         """The sum of what the active faults draw for a container."""

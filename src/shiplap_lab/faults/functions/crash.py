@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from shiplap_lab.faults.active_faults import ActiveFaults
+from shiplap_lab.faults.drawn_amounts import Whole
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kind import FaultKind
 
@@ -13,6 +12,7 @@ class CrashFault(FaultKind):
     """The next invocation of function `target` dies at its effect number `amount`."""
 
     name = "crash"
+    amount = Whole(0, 60)
     targets = ("schedule", "schedule", "lifecycle", "lifecycle", "interrupt", "disrupt")
     is_momentary = True
     lasts = False
@@ -20,10 +20,6 @@ class CrashFault(FaultKind):
     def __init__(self, faults: ActiveFaults) -> None:
         super().__init__(faults)
         self._deaths: dict[str, list[int]] = {}
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return chance.randrange(0, 60)
 
     def begin(self, number: int, fault: Fault) -> None:  # noqa: ARG002 - nothing is drawn
         """Plan one more death."""

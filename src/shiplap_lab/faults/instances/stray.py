@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from shiplap.ports import Instance
+from shiplap_lab.faults.drawn_amounts import Whole
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kind import FaultKind
 
@@ -15,12 +14,9 @@ class StrayFault(FaultKind):
     """`amount` instances with the tags of `target`, a NodePool (`*`: the first), appear that no claim has ever had."""
 
     name = "stray"
+    amount = Whole(1, 3)
     is_momentary = True
     lasts = False
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return chance.randrange(1, 3)
 
     def begin(self, number: int, fault: Fault) -> None:
         """Add instances of an unknown launch, as after a restore of table `state` from a backup."""

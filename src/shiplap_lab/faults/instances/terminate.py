@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import Whole
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kind import FaultKind
 
@@ -12,12 +11,9 @@ class TerminateFault(FaultKind):
     """`amount` instances end without a warning."""
 
     name = "terminate"
+    amount = Whole(1, 4)
     is_momentary = True
     lasts = False
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return chance.randrange(1, 4)
 
     def begin(self, number: int, fault: Fault) -> None:
         """End some instances of any capacity type."""

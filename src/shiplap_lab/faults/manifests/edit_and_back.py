@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from shiplap_lab.faults.drawn_amounts import Always
+from shiplap_lab.faults.drawn_amounts import Always
 from functools import partial
 from typing import Any
 
 from shiplap_lab.faults.active_faults import ActiveFaults
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.manifests.manifest_fault import ManifestFaultKind
 
@@ -14,6 +17,9 @@ class EditAndBackFault(ManifestFaultKind):
     """Every half minute the first NodePool has another label in its template, or has it no more."""
 
     name = "edit-and-back"
+    amount = Always()
+    amount = Always()
+    amount = Always()
 
     def __init__(self, faults: ActiveFaults) -> None:
         super().__init__(faults)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from shiplap_lab.faults.drawn_amounts import Always
+from shiplap_lab.faults.drawn_amounts import Always
 from functools import partial
 
 from shiplap.errors import ObjectNotFound
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.manifests.manifest_fault import ManifestFaultKind
 
@@ -15,6 +18,9 @@ class KarpenterLeaseFault(ManifestFaultKind):
     """Karpenter holds its Lease."""
 
     name = "karpenter-lease"
+    amount = Always()
+    amount = Always()
+    amount = Always()
     suspends = True
     afterwards_s = 120.0  # how long after its last renewal the Lease may suspend a cluster
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any, ClassVar
 
 from shiplap_lab.faults.fault import Fault
@@ -16,10 +15,6 @@ class ManifestFaultKind(FaultKind):
 
     is_of_manifests = True
     suspends: ClassVar[bool] = False
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return 1.0
 
     def connect(self, world: FaultWorld) -> None:
         """Edit the NodePools from now on, if there are any in the clusters."""

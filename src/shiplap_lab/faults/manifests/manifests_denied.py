@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from shiplap_lab.faults.drawn_amounts import Always
+from shiplap_lab.faults.drawn_amounts import Always
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.manifests.manifest_fault import ManifestFaultKind
 
 
@@ -9,6 +12,9 @@ class ManifestsDeniedFault(ManifestFaultKind):
     """The API server refuses to list manifests."""
 
     name = "manifests-denied"
+    amount = Always()
+    amount = Always()
+    amount = Always()
     suspends = True
 
     def denies_manifests(self, cluster: str) -> bool:

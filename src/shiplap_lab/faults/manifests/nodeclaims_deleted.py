@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import Whole
 from shiplap_lab.faults.manifests.deleted_objects import DeletedObjects
 
 
@@ -11,8 +10,5 @@ class NodeclaimsDeletedFault(DeletedObjects):
     """Somebody deletes `amount` NodeClaims."""
 
     name = "nodeclaims-deleted"
+    amount = Whole(1, 4)
     plural = "nodeclaims"
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return chance.randrange(1, 4)

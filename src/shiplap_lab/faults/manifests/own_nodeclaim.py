@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from shiplap_lab.faults.drawn_amounts import Always
+from shiplap_lab.faults.drawn_amounts import Always
 from functools import partial
 
 from shiplap.errors import ObjectNotFound
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.manifest_objects import NODE_CLASSES
 from shiplap_lab.faults.manifests.manifest_fault import ManifestFaultKind
@@ -15,6 +18,9 @@ class OwnNodeclaimFault(ManifestFaultKind):
     """Somebody writes a NodeClaim without a NodePool, and deletes it when it is over."""
 
     name = "own-nodeclaim"
+    amount = Always()
+    amount = Always()
+    amount = Always()
 
     def begin(self, number: int, fault: Fault) -> None:
         """Write it."""

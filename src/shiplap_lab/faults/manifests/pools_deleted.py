@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from shiplap_lab.faults.drawn_amounts import Always
+from shiplap_lab.faults.drawn_amounts import Always
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.manifests.manifest_fault import ManifestFaultKind
 
 
@@ -9,6 +12,9 @@ class PoolsDeletedFault(ManifestFaultKind):
     """All NodePools are deleted, and created again when it is over."""
 
     name = "pools-deleted"
+    amount = Always()
+    amount = Always()
+    amount = Always()
     suspends = True
 
     def removes_pools(self, cluster: str) -> bool:

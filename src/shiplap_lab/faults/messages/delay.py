@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import Between
 from shiplap_lab.faults.fault_kind import FaultKind
 from shiplap_lab.faults.messages.queue_names import QUEUES
 
@@ -12,11 +11,8 @@ class DelayFault(FaultKind):
     """Messages of the queues `target` come up to `amount` seconds late, and so in another order."""
 
     name = "delay"
+    amount = Between(1, 300)
     targets = QUEUES
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return round(chance.uniform(1, 300))
 
     def delays_s(self, queue: str) -> float:
         """Draw a delay for each active fault."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.fault_kind import FaultKind
 
 MOST_TURNS = 16
@@ -16,11 +15,8 @@ class RecursionFault(FaultKind):
     """
 
     name = "recursion"
+    amount = Always()
     place = -1
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return 1.0
 
     def drops(self, queue: str, turns: int) -> bool:
         """True at the end of the longest chain."""

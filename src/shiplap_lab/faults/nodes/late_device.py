@@ -6,6 +6,7 @@ from functools import partial
 from random import Random
 
 from shiplap.kubernetes.objects import Node, ObjectMeta
+from shiplap_lab.faults.drawn_amounts import Between
 from shiplap_lab.faults.fault_kind import FaultKind
 from shiplap_lab.faults.fault_world import FaultWorld, FaultyCluster, Seen
 from shiplap_lab.faults.nodes.seen_nodes import RETRY_S, is_ready, seen_node
@@ -18,10 +19,7 @@ class LateDeviceFault(FaultKind):
     """Device plugins report their resources `amount` seconds later."""
 
     name = "late-device"
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return round(chance.uniform(20, 200))
+    amount = Between(20, 200)
 
     def connect(self, world: FaultWorld) -> None:
         """Play the device plugin of each node, with or without faults."""

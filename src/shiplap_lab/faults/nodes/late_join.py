@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from shiplap.ports import Instance
+from shiplap_lab.faults.drawn_amounts import Between
 from shiplap_lab.faults.fault_kind import FaultKind
 
 
@@ -12,10 +11,7 @@ class LateJoinFault(FaultKind):
     """Instances launched meanwhile join `amount` seconds late."""
 
     name = "late-join"
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return round(chance.uniform(30, 400))
+    amount = Between(30, 400)
 
     def joins(self, machine: Instance) -> float | None:  # noqa: ARG002 - any machine
         """The amount."""

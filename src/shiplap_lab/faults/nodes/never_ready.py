@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from shiplap.ports import Instance
+from shiplap_lab.faults.drawn_amounts import Between
 from shiplap_lab.faults.fault_kind import FaultKind
 
 
@@ -12,10 +11,7 @@ class NeverReadyFault(FaultKind):
     """Nodes of instances launched meanwhile never become Ready, with probability `amount`."""
 
     name = "never-ready"
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return round(chance.uniform(0.1, 0.4), 2)
+    amount = Between(0.1, 0.4, 2)
 
     def keeps_unready(self, machine: Instance) -> bool:
         """True by chance."""

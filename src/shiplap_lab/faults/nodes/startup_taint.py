@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from random import Random
 
 from shiplap.errors import ObjectNotFound
 from shiplap.kubernetes.objects import Node
+from shiplap_lab.faults.drawn_amounts import Between
 from shiplap_lab.faults.fault_kind import FaultKind
 from shiplap_lab.faults.fault_world import FaultWorld, FaultyCluster, Seen
 from shiplap_lab.faults.nodes.seen_nodes import RETRY_S
@@ -19,10 +19,7 @@ class StartupTaintFault(FaultKind):
     """The controller that takes the startup taints of NodePools away takes `amount` seconds longer."""
 
     name = "startup-taint"
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return round(chance.uniform(30, 300))
+    amount = Between(30, 300)
 
     def connect(self, world: FaultWorld) -> None:
         """Play that controller, with or without faults."""

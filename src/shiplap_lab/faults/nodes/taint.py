@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from shiplap.ports import Instance
 from shiplap_lab.faults.active_faults import ActiveFaults
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.fault_kind import FaultKind
 
 _NEIGHBOUR_TAINT = {"key": "neighbour.example.com/claimed", "effect": "NoSchedule"}
@@ -16,14 +15,11 @@ class TaintFault(FaultKind):
     """Somebody else taints every instance launched meanwhile as soon as it joins."""
 
     name = "taint"
+    amount = Always()
 
     def __init__(self, faults: ActiveFaults) -> None:
         super().__init__(faults)
         self._tainted: set[str] = set()
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return 1.0
 
     def joins(self, machine: Instance) -> float | None:
         """Remember the machine."""

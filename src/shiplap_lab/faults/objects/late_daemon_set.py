@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import Between
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kind import FaultKind
 
@@ -12,10 +11,7 @@ class DaemonSetFault(FaultKind):
     """A DaemonSet that requests `amount` millicores is on every node; later launches have to count it."""
 
     name = "daemon-set"
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return round(chance.uniform(50, 400))
+    amount = Between(50, 400)
 
     def begin(self, number: int, fault: Fault) -> None:
         """Create it."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 from shiplap_lab.faults.active_faults import ActiveFaults
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kind import FaultKind
 
@@ -14,14 +14,11 @@ class PdbZeroFault(FaultKind):
     """PodDisruptionBudgets allow no eviction; a spot warning ends that at a pod's last moment."""
 
     name = "pdb-zero"
+    amount = Always()
 
     def __init__(self, faults: ActiveFaults) -> None:
         super().__init__(faults)
         self._kept: dict[str, Any] = {}
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return 1.0
 
     def begin(self, number: int, fault: Fault) -> None:  # noqa: ARG002 - nothing of the fault matters
         """Allow nothing."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kind import FaultKind
 
@@ -12,10 +11,7 @@ class WatchGoneFault(FaultKind):
     """No watch can be opened, and when it is over the API server has forgotten what has changed."""
 
     name = "watch-gone"
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return 1.0
+    amount = Always()
 
     def end(self, number: int, fault: Fault) -> None:  # noqa: ARG002 - nothing of the fault matters
         """Watches that go on from where they were broken are told to list again."""

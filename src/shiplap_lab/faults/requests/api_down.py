@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from shiplap.errors import ClusterUnreachable, ShiplapError
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.fault_kind import FaultKind
 from shiplap_lab.faults.requests.effect_errors import CLUSTER
 
@@ -13,11 +12,8 @@ class ApiDownFault(FaultKind):
     """The Kubernetes API does not answer, and nothing changes in the cluster."""
 
     name = "api-down"
+    amount = Always()
     place = -2
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return 1.0
 
     def refuses(self, effect: str, invocation: str) -> ShiplapError | None:  # noqa: ARG002 - it leaves no trace
         """Refuse every effect of the cluster."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import Between
 from shiplap_lab.faults.fault_kind import FaultKind
 from shiplap_lab.faults.requests.effect_errors import EFFECTS
 
@@ -12,11 +11,8 @@ class SlowFault(FaultKind):
     """Effects `target` take `amount` seconds longer."""
 
     name = "slow"
+    amount = Between(1, 90)
     targets = EFFECTS
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return round(chance.uniform(1, 90))
 
     def slows_s(self, effect: str) -> float:
         """The amount."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from shiplap.errors import ShiplapError
+from shiplap_lab.faults.drawn_amounts import Between
 from shiplap_lab.faults.fault_kind import FaultKind
 from shiplap_lab.faults.requests.effect_errors import EC2, refusal
 
@@ -13,11 +12,8 @@ class ThrottleFault(FaultKind):
     """EC2 refuses requests `target`, such as compute.launch, with probability `amount`."""
 
     name = "throttle"
+    amount = Between(0.5, 1, 2)
     targets = ("compute.*", "compute.launch", "compute.terminate", "compute.instances")
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return round(chance.uniform(0.5, 1), 2)
 
     def refuses(self, effect: str, invocation: str) -> ShiplapError | None:
         """Refuse requests to EC2 by chance."""

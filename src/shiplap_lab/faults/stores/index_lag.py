@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import Between
 from shiplap_lab.faults.fault_kind import FaultKind
 
 
@@ -11,10 +10,7 @@ class IndexLagFault(FaultKind):
     """The index of claims by instance shows what was written `amount` seconds ago."""
 
     name = "index-lag"
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return round(chance.uniform(10, 120))
+    amount = Between(10, 120)
 
     def index_lag_s(self) -> float:
         """The largest amount."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-
+from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.fault_kind import FaultKind
 
 
@@ -11,10 +10,7 @@ class SnapshotCorruptFault(FaultKind):
     """The object in the bucket cannot be read."""
 
     name = "snapshot-corrupt"
-
-    @classmethod
-    def drawn_amount(cls, chance: Random, likely: float) -> float:  # noqa: ARG003 - not a probability
-        return 1.0
+    amount = Always()
 
     def reads_snapshot(self, document: bytes) -> bytes:
         """Half of the document."""
