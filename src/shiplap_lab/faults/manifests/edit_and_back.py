@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shiplap_lab.faults.drawn_amounts import Always
-from shiplap_lab.faults.drawn_amounts import Always
 from functools import partial
 from typing import Any
 
@@ -17,8 +15,6 @@ class EditAndBackFault(ManifestFaultKind):
     """Every half minute the first NodePool has another label in its template, or has it no more."""
 
     name = "edit-and-back"
-    amount = Always()
-    amount = Always()
     amount = Always()
 
     def __init__(self, faults: ActiveFaults) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shiplap_lab.faults.drawn_amounts import Always
-from shiplap_lab.faults.drawn_amounts import Always
 from typing import Any
 
 from shiplap_lab.faults.drawn_amounts import Always
@@ -14,8 +12,6 @@ class InvalidManifestFault(ManifestFaultKind):
     """The first NodePool does not validate."""
 
     name = "invalid-manifest"
-    amount = Always()
-    amount = Always()
     amount = Always()
 
     def edit(self, cluster: str, template: dict[str, Any]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shiplap_lab.faults.drawn_amounts import Always
-from shiplap_lab.faults.drawn_amounts import Always
 from functools import partial
 
 from shiplap.errors import ObjectNotFound
@@ -18,8 +16,6 @@ class KarpenterLeaseFault(ManifestFaultKind):
     """Karpenter holds its Lease."""
 
     name = "karpenter-lease"
-    amount = Always()
-    amount = Always()
     amount = Always()
     suspends = True
     afterwards_s = 120.0  # how long after its last renewal the Lease may suspend a cluster

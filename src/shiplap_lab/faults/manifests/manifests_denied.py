@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from shiplap_lab.faults.drawn_amounts import Always
-from shiplap_lab.faults.drawn_amounts import Always
-from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.manifests.manifest_fault import ManifestFaultKind
 
 
@@ -12,8 +10,6 @@ class ManifestsDeniedFault(ManifestFaultKind):
     """The API server refuses to list manifests."""
 
     name = "manifests-denied"
-    amount = Always()
-    amount = Always()
     amount = Always()
     suspends = True
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shiplap_lab.faults.drawn_amounts import Always
-from shiplap_lab.faults.drawn_amounts import Always
 from functools import partial
 
 from shiplap.errors import ObjectNotFound
@@ -18,8 +16,6 @@ class OwnNodeclaimFault(ManifestFaultKind):
     """Somebody writes a NodeClaim without a NodePool, and deletes it when it is over."""
 
     name = "own-nodeclaim"
-    amount = Always()
-    amount = Always()
     amount = Always()
 
     def begin(self, number: int, fault: Fault) -> None:

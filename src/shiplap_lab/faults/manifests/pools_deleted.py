@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from shiplap_lab.faults.drawn_amounts import Always
-from shiplap_lab.faults.drawn_amounts import Always
-from shiplap_lab.faults.drawn_amounts import Always
 from shiplap_lab.faults.manifests.manifest_fault import ManifestFaultKind
 
 
@@ -12,8 +10,6 @@ class PoolsDeletedFault(ManifestFaultKind):
     """All NodePools are deleted, and created again when it is over."""
 
     name = "pools-deleted"
-    amount = Always()
-    amount = Always()
     amount = Always()
     suspends = True
 
