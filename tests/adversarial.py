@@ -13,6 +13,9 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.related_objects import PersistentVolumeClaim, StorageClass
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from tests.builders.nodes import node
+from tests.builders.pods import pod
+from tests.builders.pools import pool, rule
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, incrementing_types
 
@@ -82,7 +85,7 @@ class _Batch:
             claim = f"data-{place}"
             self._storage.append(case.pvc(claim, storage_class=f"class-{kind['volume']}"))
             spec |= case.claim_volumes(claim)
-        return case.pod(
+        return pod(
             f"p{place}",
             cpu=kind["cpu"],
             memory=kind["memory"],
@@ -164,21 +167,21 @@ class _Batch:
     def _node_term(self) -> dict[str, Any]:
         chance = self._chance
         rules = [
-            case.rule(ZONE, "In", *chance.sample(ZONES, chance.randint(1, 2))),
-            case.rule(TYPE, "NotIn", *(f"fake-it-{chance.randrange(40)}" for _ in range(3))),
-            case.rule(KIND, "In", chance.choice(("spot", "on-demand", "nothing"))),
-            case.rule("integer", "Gt", str(chance.randrange(30))),
-            case.rule(f"example.com/none-{chance.randrange(50)}", chance.choice(("Exists", "DoesNotExist"))),
+            rule(ZONE, "In", *chance.sample(ZONES, chance.randint(1, 2))),
+            rule(TYPE, "NotIn", *(f"fake-it-{chance.randrange(40)}" for _ in range(3))),
+            rule(KIND, "In", chance.choice(("spot", "on-demand", "nothing"))),
+            rule("integer", "Gt", str(chance.randrange(30))),
+            rule(f"example.com/none-{chance.randrange(50)}", chance.choice(("Exists", "DoesNotExist"))),
         ]
         return {"matchExpressions": chance.sample(rules, chance.randint(1, 3))}
 
     def _pool(self, number: int) -> NodePool:
         chance = self._chance
-        racks = [case.rule(key, "In", *(f"r{at}" for at in range(chance.choice((2, 3, 8))))) for key in self._racks]
-        zones = [case.rule(ZONE, "In", *chance.sample(ZONES, 2))] if chance.random() < 0.3 else []
+        racks = [rule(key, "In", *(f"r{at}" for at in range(chance.choice((2, 3, 8))))) for key in self._racks]
+        zones = [rule(ZONE, "In", *chance.sample(ZONES, 2))] if chance.random() < 0.3 else []
         taints = chance.choice(([], [], [TAINTS[number % 3]], [SOFT_TAINT]))
         limits = chance.choice(({}, {}, {"cpu": "500"}, {"nodes": "20"}, {"memory": "300Gi"}))
-        return case.pool(f"pool-{number}", *racks, *zones, taints=taints, limits=limits, weight=chance.choice((0, 10)))
+        return pool(f"pool-{number}", *racks, *zones, taints=taints, limits=limits, weight=chance.choice((0, 10)))
 
     def _running(self, specs: Sequence[dict[str, Any]]) -> tuple[list[Node], list[Pod]]:
         chance = self._chance
@@ -186,11 +189,11 @@ class _Batch:
         for place in range(chance.choice((0, 10, 100))):
             labels = {ZONE: chance.choice(ZONES), KIND: "spot", **dict.fromkeys(self._racks[:2], "r0")}
             taints = chance.choice(([], [], [TAINTS[0]], [SOFT_TAINT]))
-            nodes.append(case.node(f"n{place}", cpu="8", memory="16Gi", labels=labels, taints=taints))
+            nodes.append(node(f"n{place}", cpu="8", memory="16Gi", labels=labels, taints=taints))
             for number in range(chance.randrange(3)):
                 kind = chance.choice(specs)
                 bound.append(
-                    case.pod(
+                    pod(
                         f"b{place}-{number}",
                         cpu="1",
                         node=f"n{place}",

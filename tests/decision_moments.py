@@ -18,9 +18,9 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import NodeCondition
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState
+from tests.builders.pods import pod
+from tests.builders.pools import pool
 from tests.conformance.catalogues import Z1, fake_type
-from tests.conformance.disruptions import pool
-from tests.conformance.given import pod
 from tests.living_cluster import LivingCluster
 
 SMALL = fake_type("small", cpu="2", memory="4Gi", pods="10", price=1.0, offerings=(("on-demand", Z1),))

@@ -19,6 +19,8 @@ from shiplap.cluster.transport import Transport
 from shiplap.errors import AnswerTooLarge
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from tests.builders.pods import WAITING
+from tests.builders.pools import pool, rule
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, incrementing_types
 
@@ -290,7 +292,7 @@ def cluster_of(
                 DIMENSIONS[name](writer, pod, _Names(number, own=own), max(many, 1))
         written.append(pod)
     lists: dict[str, list[Object]] = {"nodes": [_node(number) for number in range(20)], "pods": written}
-    pools = [case.pool("default", limits={})]
+    pools = [pool("default", limits={})]
     for name in around:
         _AROUND[name](chance, lists, pools, pods)
     return HostileCluster(
@@ -317,7 +319,7 @@ def _plain_pod(number: int, *, bound: bool) -> Object:
     }
 
 
-_WAITING = msgspec.json.encode(case.UNSCHEDULABLE)
+_WAITING = msgspec.json.encode(WAITING)
 
 
 def _node(number: int) -> Object:
@@ -391,9 +393,9 @@ def _many_pools(chance: random.Random, lists: dict[str, list[Object]], pools: li
     del lists
     many = chance.choice((10, 1000, 5000)) * pods // 1000
     pools += [
-        case.pool(
+        pool(
             f"pool-{number}",
-            case.rule("integer", "NotIn", *(f"v{place}" for place in range(many))),
+            rule("integer", "NotIn", *(f"v{place}" for place in range(many))),
             limits={f"example.com/limit-{place}": "1" for place in range(many)},
             labels={f"example.com/label-{place}": "x" for place in range(min(many, 90))},
             taints=[{"key": f"t-{place}", "value": "x", "effect": "NoSchedule"} for place in range(many)],

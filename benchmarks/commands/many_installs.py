@@ -25,8 +25,8 @@ from shiplap.manifests.files.described_installs import DescribedInstall
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap_cli.commands.status.fleet_document import FleetDocument, fleet_document
 from shiplap_cli.commands.status.fleet_reading import AwsClients, read_fleet
+from tests.builders.claims import changes, node_claim
 from tests.integration.contracts.in_process_aws import create_table, make_client
-from tests.node_claims import changes, node_claim
 
 CLUSTERS, NODES, LATENCY_S, NOW = 50, 10, 0.015, time.time()
 REGION = "eu-west-1"

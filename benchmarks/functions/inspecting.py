@@ -26,9 +26,10 @@ from shiplap.settings import ClusterSettings
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.stores import FakeStatus
-from tests.integration.flows.stage import Stage, pool
+from tests.builders.pools import family_pool
+from tests.integration.flows.pools_of_classes import of_class
+from tests.integration.flows.stage import Stage
 from tests.integration.flows.stage import catalog as small_catalog
-from tests.integration.flows.test_inspection import of_class
 
 NODE_CLASSES = 500
 AWS_S = 0.5
@@ -69,7 +70,7 @@ def clusters(number: int) -> list[ClusterSettings]:
             )
             for n in range(each)
         )
-        pools = tuple(of_class(pool(item.metadata.name, ("c7i",)), item.metadata.name) for item in items)
+        pools = tuple(of_class(family_pool(item.metadata.name, ("c7i",)), item.metadata.name) for item in items)
         manifests = Manifests(node_pools=pools, node_classes=items)
         made.append(msgspec.structs.replace(STAGE.settings, name=f"c{place:02d}", manifests=manifests))
     return made

@@ -28,9 +28,9 @@ from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap.ports import FleetOverride, FleetRequest
-from tests.integration.contracts import emulated_ec2, test_compute_contract
+from tests.builders.claims import node_claim, with_fields
+from tests.integration.contracts import emulated_ec2, fleet_requests
 from tests.integration.flows.stage import CLUSTER, NODE_CLASS, ZONES, Stage
-from tests.node_claims import node_claim, with_fields
 
 CLAIMS = 1000
 SHAPES = 20
@@ -120,7 +120,7 @@ def on_emulated_ec2() -> Counter[str]:
         region.empty()
         region.seed("demo")
         compute = region.compute()
-        node_class = test_compute_contract.NODE_CLASS
+        node_class = fleet_requests.NODE_CLASS
         resolved = compute.resolve(node_class)
         ami = next(item.id for item in resolved.amis if all(rule[1] != "Exists" for rule in item.requirements))
         overrides = tuple(FleetOverride(0.1, "m5.large", zone, ami, 29) for zone in emulated_ec2.ZONES)

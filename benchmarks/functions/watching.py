@@ -66,7 +66,7 @@ def hints() -> list[float]:
     from benchmarks.shared.large_world import waiting_pod  # noqa: PLC0415 - moto is large
     from shiplap.aws.bus import EventBridgeBus  # noqa: PLC0415
     from shiplap.aws.session import client  # noqa: PLC0415
-    from shiplap.cluster.client import _watch_event  # noqa: PLC0415
+    from shiplap.cluster.client import read_watch_event  # noqa: PLC0415
     from shiplap.cluster.watcher import Tracker  # noqa: PLC0415
     from shiplap.flows.watch.watch import hints_of  # noqa: PLC0415
 
@@ -77,7 +77,7 @@ def hints() -> list[float]:
         pod["metadata"] |= {"namespace": "shop", "uid": f"u-{number}", "resourceVersion": str(number)}
         line = msgspec.json.encode({"type": "ADDED", "object": pod})
         began = time.process_time()
-        tracker.see(_watch_event("pods", line, ""))
+        tracker.see(read_watch_event("pods", line, ""))
         bus.publish(hints_of("large", tracker.take(), 1e9))
         taken.append(1000 * (time.process_time() - began))
     return sorted(taken)

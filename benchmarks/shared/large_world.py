@@ -19,7 +19,7 @@ from moto.dynamodb.models.table import Table
 
 from shiplap.aws.bucket import CLUSTERS_PREFIX, MEMORY_PREFIX, BucketCatalog
 from shiplap.aws.dynamodb import tables
-from shiplap.aws.dynamodb.state_table import _claim_item
+from shiplap.aws.dynamodb.state_table import item_of_claim
 from shiplap.flows.install import SystemClock
 from shiplap.manifests.custom_resources import Manifests, RequirementSpec
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
@@ -29,8 +29,8 @@ from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.fakes.cluster import ApiServer
+from tests.builders.claims import node_claim
 from tests.integration.contracts.in_process_aws import create_table
-from tests.node_claims import node_claim
 
 CLUSTER, REGION, VERSION = "large", "us-east-1", "1.34"
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
@@ -288,7 +288,7 @@ class Aws:
         self.queue = self.client("sqs").create_queue(QueueName="lifecycle")["QueueUrl"]
         seed.register_images(control, seed.release_images("al2023@latest", VERSION))
         seed.create_network(self.client("ec2"), CLUSTER, ZONES)
-        self._put([_claim_item(claim) for claim in claims])
+        self._put([item_of_claim(claim) for claim in claims])
         self._kept = {(item["cluster"]["S"], item["item"]["S"]) for item in self._items()}
 
     def client(self, service: str) -> Any:
@@ -305,7 +305,7 @@ class Aws:
             key = {"cluster": item["cluster"], "item": item["item"]}
             if (key["cluster"]["S"], key["item"]["S"]) not in self._kept:
                 self.dynamodb.delete_item(TableName="state", Key=key)
-        self._put([_claim_item(claim) for claim in self._claims])
+        self._put([item_of_claim(claim) for claim in self._claims])
         ec2 = self.client("ec2")
         running = [
             instance["InstanceId"]

@@ -30,7 +30,7 @@ from shiplap.aws.selectors.network import security_groups
 from shiplap.aws.selectors.parameters import Parameters
 from shiplap.aws.sqs import SqsTimers
 from shiplap.errors import ShiplapError
-from shiplap.flows.schedule.launch import _BLAMELESS
+from shiplap.flows.schedule.launch import BLAMELESS
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass, Subnet
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.kubernetes import labels
@@ -48,7 +48,7 @@ from shiplap_cli.commands.doctor.doctor import outputs_of
 from shiplap_cli.installs import dead_letter_queues, published_versions
 from tests.aws_faults import AwsFaults
 from tests.aws_rules.error_texts import Answer, ErrorText, answer_of
-from tests.node_claims import node_claim, with_fields
+from tests.builders.claims import node_claim, with_fields
 
 CLUSTER = "demo"
 ZONES = ("a", "b")
@@ -258,7 +258,7 @@ class Launch:
             return noted
         failures = noted.answer.failures
         marked = [
-            UnavailableOffering.after(None, failure, NOW) for failure in failures if failure.kind not in _BLAMELESS
+            UnavailableOffering.after(None, failure, NOW) for failure in failures if failure.kind not in BLAMELESS
         ]
         return msgspec.structs.replace(
             noted,

@@ -19,6 +19,7 @@ from shiplap.policies.ceilings.ceilings import admit
 from shiplap.policies.ceilings.launch_costs import wanted_launches
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
+from tests.builders.pools import rule
 from tests.conformance import given as case
 from tests.living_cluster import LivingCluster
 from tests.rules import ZONE
@@ -145,7 +146,7 @@ def with_volumes(snapshot: Snapshot) -> Snapshot:
         name = f"made-{claim.metadata.namespace}-{claim.metadata.name}"
         bound = case.pvc(claim.metadata.name, volume=name, storage_class=claim.spec.storage_class_name)
         claims.append(replace(bound, metadata=replace(bound.metadata, namespace=claim.metadata.namespace)))
-        volumes.append(case.pv(name, [case.rule(ZONE, "In", zone)], storageClassName=claim.spec.storage_class_name))
+        volumes.append(case.pv(name, [rule(ZONE, "In", zone)], storageClassName=claim.spec.storage_class_name))
     view = replace(
         snapshot.view,
         persistent_volume_claims=tuple(claims),

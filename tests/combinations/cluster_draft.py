@@ -32,10 +32,12 @@ from shiplap.scheduling.model.snapshot import (
     SchedulingSettings,
     Snapshot,
 )
+from tests.builders.pods import pod
+from tests.builders.pools import pool as pool_of
+from tests.builders.pools import rule
 from tests.conformance import given as case
 from tests.conformance.catalogues import GPU_A, Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import Standing
-from tests.conformance.disruptions import pool as pool_of
 from tests.rules import ZONE
 
 FAMILY = "example.com/family"
@@ -74,7 +76,7 @@ class Workload:
         """The pods of this workload."""
         metadata = {**self.metadata, "labels": self.labels, "namespace": self.namespace}
         return [
-            case.pod(
+            pod(
                 name,
                 **self.fields,
                 metadata={**metadata, "uid": f"uid-{self.namespace}-{name}"},
@@ -99,7 +101,7 @@ class Workload:
             claim = case.pvc(name, volume=f"volume-{name}" if zone else "", storage_class=STORAGE_CLASS)
             yield replace(claim, metadata=replace(claim.metadata, namespace=self.namespace))
             if zone:
-                yield case.pv(f"volume-{name}", [case.rule(ZONE, "In", zone)], storageClassName=STORAGE_CLASS)
+                yield case.pv(f"volume-{name}", [rule(ZONE, "In", zone)], storageClassName=STORAGE_CLASS)
 
     def add_spread(self, constraint: dict[str, Any]) -> None:
         """Add a spread constraint. The API server refuses two of one topology key and one whenUnsatisfiable."""

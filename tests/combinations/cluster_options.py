@@ -24,6 +24,8 @@ from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_state import NAMESPACE, NODE_POOL, SleepingScope, SleepState
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
+from tests.builders.nodes import node
+from tests.builders.pods import pod
 from tests.combinations.cluster_draft import TAINT, TOLERATES_TAINT, ZONES, ClusterDraft, PoolDraft, Workload
 from tests.conformance import given as case
 from tests.conformance.disruptions import Standing, pdb, standing
@@ -58,7 +60,7 @@ def existing_nodes(draft: ClusterDraft) -> None:
         _stand(draft, name)
         for place in range(draft.rng.randint(0, 2)):
             app = draft.rng.choice(draft.workloads).labels
-            draft.bound.append(case.pod(f"old-{number}-{place}", cpu="500m", node=name, metadata={"labels": app}))
+            draft.bound.append(pod(f"old-{number}-{place}", cpu="500m", node=name, metadata={"labels": app}))
 
 
 def tainted_node(draft: ClusterDraft) -> None:
@@ -74,9 +76,7 @@ def leaving_node(draft: ClusterDraft) -> None:
     _stand(draft, "leaving", deleting=True)
     app = draft.rng.choice(draft.workloads).labels
     owner = {"kind": "ReplicaSet", "name": "old", "uid": "old", "controller": True}
-    draft.bound.append(
-        case.pod("moving", cpu="500m", node="leaving", metadata={"labels": app, "ownerReferences": [owner]})
-    )
+    draft.bound.append(pod("moving", cpu="500m", node="leaving", metadata={"labels": app, "ownerReferences": [owner]}))
 
 
 def starting_node(draft: ClusterDraft) -> None:
@@ -87,7 +87,7 @@ def starting_node(draft: ClusterDraft) -> None:
 def foreign_node(draft: ClusterDraft) -> None:
     """A node of a managed node group."""
     zone = draft.rng.choice(ZONES)
-    draft.standing.append(Standing(case.node("foreign", cpu="2", memory="4Gi", labels={ZONE: zone}), None))
+    draft.standing.append(Standing(node("foreign", cpu="2", memory="4Gi", labels={ZONE: zone}), None))
 
 
 def anti_affine_neighbour(draft: ClusterDraft) -> None:
@@ -95,7 +95,7 @@ def anti_affine_neighbour(draft: ClusterDraft) -> None:
     name = _stand(draft, "guarded").node.metadata.name
     term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": draft.workloads[0].labels}}
     required = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    draft.bound.append(case.pod("guard", cpu="100m", node=name, spec={"affinity": required}))
+    draft.bound.append(pod("guard", cpu="100m", node=name, spec={"affinity": required}))
 
 
 def attach_limit(draft: ClusterDraft) -> None:

@@ -27,7 +27,7 @@ from shiplap_lab.cluster_simulator.access import READ_ONLY
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.signals import FakeClock
 from tests.combinations.laws import Decided, Law, byte_for_byte, left_out
-from tests.property.test_proposed_changes import edited, edits, weaker
+from tests.property.drawn_edits import edited, edits, weaker
 
 Edit = tuple[str, ...]
 

@@ -34,6 +34,9 @@ from shiplap.records.scheduling_record import (
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
+from tests.builders.nodes import node
+from tests.builders.pools import pool as pool_of
+from tests.builders.pools import rule
 from tests.checker import violations
 from tests.combinations.carrying_out import carried_out
 from tests.combinations.cluster_draft import TAINT
@@ -41,7 +44,6 @@ from tests.combinations.overlaid_types import overlaid
 from tests.conformance import given as case
 from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import pdb
-from tests.conformance.disruptions import pool as pool_of
 from tests.policy_parts import policy_parts
 from tests.rules import HOST, TYPE, ZONE
 from tests.topology_checker import affinity_violations, selected, spreads_of, topology_violations
@@ -354,7 +356,7 @@ def _unrelated_pool(before: Decided, _: Random) -> Snapshot | None:
     """A NodePool of a type that does not exist, preferred to all others."""
     if before.snapshot.policy(SleepInput) is not None:
         return None  # a pod is awake if an awake NodePool would take it, whatever its sizes
-    idle = pool_of("unrelated", case.rule(TYPE, "In", "none.large"), weight=100, limits={})
+    idle = pool_of("unrelated", rule(TYPE, "In", "none.large"), weight=100, limits={})
     return _with_pools(before.snapshot, (*before.snapshot.manifests.node_pools, idle))
 
 
@@ -368,7 +370,7 @@ def _unrelated_node(before: Decided, _: Random) -> Snapshot | None:
     """A node without labels that is full and keeps everybody off."""
     if any(rule for pod in before.snapshot.view.pods for rule in pod.spec.topology_spread_constraints):
         return None  # it may be a domain
-    idle = case.node("unrelated", cpu="0", memory="0", pods="0", taints=[TAINT | {"effect": "NoExecute"}])
+    idle = node("unrelated", cpu="0", memory="0", pods="0", taints=[TAINT | {"effect": "NoExecute"}])
     return _with_view(before.snapshot, nodes=(*before.snapshot.view.nodes, idle))
 
 

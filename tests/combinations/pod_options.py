@@ -9,6 +9,7 @@ from typing import Any
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.related_objects import ReplicaSet
+from tests.builders.pools import rule
 from tests.combinations.cluster_draft import (
     FAMILY,
     TEAM,
@@ -116,32 +117,32 @@ def node_affinity_terms(draft: ClusterDraft) -> None:
     for workload in draft.some_workloads():
         if terms := workload.node_terms():
             first, second = draft.rng.sample(ZONES, 2)
-            other = {"matchExpressions": [*terms[0].get("matchExpressions", []), case.rule(ZONE, "In", second)]}
-            terms[0].setdefault("matchExpressions", []).append(case.rule(ZONE, "In", first))
+            other = {"matchExpressions": [*terms[0].get("matchExpressions", []), rule(ZONE, "In", second)]}
+            terms[0].setdefault("matchExpressions", []).append(rule(ZONE, "In", first))
             terms.append(other)
 
 
 def family_affinity(draft: ClusterDraft) -> None:
     for workload in draft.some_workloads():
-        workload.add_rule(draft.rng.choice([case.rule(FAMILY, "In", "m"), case.rule(FAMILY, "NotIn", "c")]))
+        workload.add_rule(draft.rng.choice([rule(FAMILY, "In", "m"), rule(FAMILY, "NotIn", "c")]))
 
 
 def capacity_type_affinity(draft: ClusterDraft) -> None:
     for workload in draft.some_workloads():
-        workload.add_rule(case.rule(KIND, "In", draft.rng.choice(["spot", "on-demand"])))
+        workload.add_rule(rule(KIND, "In", draft.rng.choice(["spot", "on-demand"])))
 
 
 def team_affinity(draft: ClusterDraft) -> None:
     """A label that no instance type has: a NodePool or a node gives it."""
     for workload in draft.some_workloads():
-        workload.add_rule(draft.rng.choice([case.rule(TEAM, "DoesNotExist"), case.rule(TEAM, "NotIn", "red")]))
+        workload.add_rule(draft.rng.choice([rule(TEAM, "DoesNotExist"), rule(TEAM, "NotIn", "red")]))
 
 
 def soft_node_affinity(draft: ClusterDraft) -> None:
     for workload in draft.some_workloads():
         affinity = workload.spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
-            {"weight": 10, "preference": {"matchExpressions": [case.rule(ZONE, "In", draft.rng.choice(ZONES))]}}
+            {"weight": 10, "preference": {"matchExpressions": [rule(ZONE, "In", draft.rng.choice(ZONES))]}}
         ]
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.manifests.custom_resources import CapacityBuffer, NodeOverlay, PodTemplate
+from tests.builders.pools import rule
 from tests.combinations.cluster_draft import (
     BROKEN_CLASS,
     FAMILY,
@@ -23,7 +24,6 @@ from tests.combinations.cluster_draft import (
     PoolDraft,
     arm_type,
 )
-from tests.conformance import given as case
 from tests.conformance.catalogues import GPU_A
 from tests.rules import KIND, TYPE, ZONE
 
@@ -68,20 +68,20 @@ def pool_label(draft: ClusterDraft) -> None:
 
 def open_label(draft: ClusterDraft) -> None:
     """A requirement for a label that no instance type has: the node gets one of its values."""
-    draft.some_pool().restrict(case.rule(TEAM, "In", "red", "blue"))
+    draft.some_pool().restrict(rule(TEAM, "In", "red", "blue"))
 
 
 def tiers(draft: ClusterDraft) -> None:
-    draft.some_pool().restrict(case.rule(FAMILY, "In", draft.rng.choice(["c", "m"]), "*"))
+    draft.some_pool().restrict(rule(FAMILY, "In", draft.rng.choice(["c", "m"]), "*"))
 
 
 def min_values(draft: ClusterDraft) -> None:
-    draft.some_pool().restrict(case.rule(TYPE, "Exists", min_values=draft.rng.randint(2, 4)))
+    draft.some_pool().restrict(rule(TYPE, "Exists", min_values=draft.rng.randint(2, 4)))
 
 
 def best_effort_min_values(draft: ClusterDraft) -> None:
     draft.settings["min_values_policy"] = "BestEffort"
-    draft.some_pool().restrict(case.rule(FAMILY, "Exists", min_values=draft.rng.randint(2, 3)))
+    draft.some_pool().restrict(rule(FAMILY, "Exists", min_values=draft.rng.randint(2, 3)))
 
 
 def static_pool(draft: ClusterDraft) -> None:
@@ -89,16 +89,16 @@ def static_pool(draft: ClusterDraft) -> None:
 
 
 def pool_zones(draft: ClusterDraft) -> None:
-    draft.some_pool().restrict(case.rule(ZONE, "In", *sorted(draft.rng.sample(ZONES, draft.rng.randint(1, 2)))))
+    draft.some_pool().restrict(rule(ZONE, "In", *sorted(draft.rng.sample(ZONES, draft.rng.randint(1, 2)))))
 
 
 def pool_capacity_type(draft: ClusterDraft) -> None:
     pool = draft.some_pool()
-    pool.rules.append(case.rule(KIND, "In", draft.rng.choice(["spot", "on-demand"])))
+    pool.rules.append(rule(KIND, "In", draft.rng.choice(["spot", "on-demand"])))
 
 
 def few_types(draft: ClusterDraft) -> None:
-    draft.some_pool().restrict(case.rule(TYPE, "In", *draft.rng.sample(sorted(draft.types), 2)))
+    draft.some_pool().restrict(rule(TYPE, "In", *draft.rng.sample(sorted(draft.types), 2)))
 
 
 def disruption_budget(draft: ClusterDraft) -> None:
@@ -172,13 +172,13 @@ def _unverified(item: InstanceType) -> InstanceType:
 
 
 def price_overlay(draft: ClusterDraft) -> None:
-    spec = {"requirements": [case.rule(FAMILY, "In", "c")], "priceAdjustment": draft.rng.choice(["+30%", "-20%"])}
+    spec = {"requirements": [rule(FAMILY, "In", "c")], "priceAdjustment": draft.rng.choice(["+30%", "-20%"])}
     draft.overlays.append(msgspec.convert({"metadata": {"name": "price"}, "spec": spec}, NodeOverlay))
 
 
 def capacity_overlay(draft: ClusterDraft) -> None:
     device = "example.com/device"
-    spec = {"requirements": [case.rule(FAMILY, "In", "m")], "capacity": {device: "4"}}
+    spec = {"requirements": [rule(FAMILY, "In", "m")], "capacity": {device: "4"}}
     draft.overlays.append(msgspec.convert({"metadata": {"name": "device"}, "spec": spec}, NodeOverlay))
     draft.rng.choice(draft.workloads).request(device, "1")
 

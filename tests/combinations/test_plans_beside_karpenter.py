@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from shiplap.manifests.custom_resources import Manifests, RequirementSpec
 from shiplap.scheduling.model.snapshot import Snapshot
+from tests.builders.pods import pods
+from tests.builders.pools import pool
 from tests.combinations import kube_scheduler
 from tests.combinations.beside_karpenter import (
     UNKNOWN,
@@ -24,7 +26,6 @@ from tests.combinations.kube_scheduler import KubeScheduler
 from tests.combinations.laws import Decided, Law, leaves_no_more_pods, left_out, zones_of
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2
-from tests.conformance.disruptions import pool
 from tests.e2e.programs import ProgramsMissing
 from tests.karpenter import karpenter_scheduler
 from tests.karpenter.karpenter_scheduler import KarpenterScheduler, LaunchedOffering, OpenedClaim, ScheduledBatch
@@ -57,8 +58,8 @@ def laws() -> Iterator[tuple[Law, ...]]:
 def two_spread_pods() -> Snapshot:
     """Pods that a constraint spreads, and what waits for them."""
     draft = with_options(SEED, 1, []).snapshot
-    pods = case.pods(2, "web", cpu="500m", metadata={"labels": {"app": "web"}}, spec=SPREAD)
-    return case.snapshot_of(pods, (), pools=[pool("pool-0", limits={})], types=draft.catalogs[0].instance_types)
+    waiting = pods(2, "web", cpu="500m", metadata={"labels": {"app": "web"}}, spec=SPREAD)
+    return case.snapshot_of(waiting, (), pools=[pool("pool-0", limits={})], types=draft.catalogs[0].instance_types)
 
 
 def opened(zone: str, *pods: str) -> OpenedClaim:

@@ -14,6 +14,9 @@ from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool
 from tests.combinations.drawn_clusters import drawn
 from tests.combinations.kube_scheduler import KubeScheduler, SchedulerVerdict, build, scheduler_laws
 from tests.combinations.laws import Decided
@@ -57,8 +60,8 @@ def scheduler() -> Iterator[KubeScheduler]:
 def placed(*homes: tuple[str, str], left_out: str = "") -> Plan:
     """A plan that puts pods on nodes that exist."""
     by_node: dict[str, list[PodReference]] = {}
-    for pod, node in homes:
-        by_node.setdefault(node, []).append(PodReference("default", pod, f"uid-{pod}"))
+    for name, home in homes:
+        by_node.setdefault(home, []).append(PodReference("default", name, f"uid-{name}"))
     left = [Unschedulable(PodReference("default", left_out, f"uid-{left_out}"), "")] if left_out else []
     places = tuple(Placement(node, tuple(pods)) for node, pods in by_node.items())
     return Plan(existing_nodes=places, unschedulable=tuple(left))
@@ -69,7 +72,7 @@ def judged(scheduler: KubeScheduler, snapshot: Snapshot, made: Plan) -> Schedule
 
 
 def two_zones(*pods: Any, **fields: Any) -> Snapshot:
-    nodes = [case.node("a", cpu="2", labels={ZONE: Z1}), case.node("b", cpu="2", labels={ZONE: Z2})]
+    nodes = [node("a", cpu="2", labels={ZONE: Z1}), node("b", cpu="2", labels={ZONE: Z2})]
     return case.snapshot_of(pods, nodes, **{"types": [fake_type("small", pods="20")], **fields})
 
 
@@ -112,23 +115,23 @@ def test_a_known_defect_still_breaks_its_law(scheduler: KubeScheduler) -> None:
 
 
 def test_a_sound_plan_binds(scheduler: KubeScheduler) -> None:
-    pods = case.pods(4, "web", cpu="500m", metadata=WEB, spec=SPREAD)
-    snapshot = two_zones(*pods)
+    spread = pods(4, "web", cpu="500m", metadata=WEB, spec=SPREAD)
+    snapshot = two_zones(*spread)
     made = placed(("web-0", "a"), ("web-1", "a"), ("web-2", "b"), ("web-3", "b"))
     assert judged(scheduler, snapshot, made) == SchedulerVerdict()
 
 
 def test_more_pods_than_a_node_holds_bind_nowhere(scheduler: KubeScheduler) -> None:
-    snapshot = two_zones(*case.pods(3, "web", cpu="1500m"))
+    snapshot = two_zones(*pods(3, "web", cpu="1500m"))
     verdict = judged(scheduler, snapshot, placed(("web-0", "a"), ("web-1", "a"), ("web-2", "b")))
     assert sorted(item.order for item in verdict.unbound) == [0, 1, 2]
     assert "Insufficient cpu" in verdict.unbound[0].reason
 
 
 def test_an_uneven_spread_binds_nowhere(scheduler: KubeScheduler) -> None:
-    pods = case.pods(3, "web", cpu="100m", metadata=WEB, spec=SPREAD, selector={ZONE: Z1})
-    full = [case.pod("old", cpu="100m", node="b")]
-    ignoring = [msgspec.structs.replace(pod, spec=_regardless_of_selectors(pod.spec)) for pod in pods]
+    spread = pods(3, "web", cpu="100m", metadata=WEB, spec=SPREAD, selector={ZONE: Z1})
+    full = [pod("old", cpu="100m", node="b")]
+    ignoring = [msgspec.structs.replace(each, spec=_regardless_of_selectors(each.spec)) for each in spread]
     verdict = judged(scheduler, two_zones(*ignoring, *full), placed(*((f"web-{n}", "a") for n in range(3))))
     assert len({item.pod for item in verdict.unbound if item.order == 0}) == 2
 
@@ -141,19 +144,19 @@ def _regardless_of_selectors(spec: Any) -> Any:
 def test_a_follower_that_comes_first_binds_later(scheduler: KubeScheduler) -> None:
     term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "web"}}}
     near = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
-    snapshot = two_zones(case.pod("first", metadata=WEB), case.pod("follower", priority=10, spec=near))
+    snapshot = two_zones(pod("first", metadata=WEB), pod("follower", priority=10, spec=near))
     assert judged(scheduler, snapshot, placed(("first", "a"), ("follower", "a"))) == SchedulerVerdict()
 
 
 def test_pods_of_daemon_sets_take_their_part(scheduler: KubeScheduler) -> None:
     agent = case.daemon_set("agent", cpu="1")
-    snapshot = two_zones(*case.pods(2, "web", cpu="1"), daemon_sets=[agent])
+    snapshot = two_zones(*pods(2, "web", cpu="1"), daemon_sets=[agent])
     assert judged(scheduler, snapshot, placed(("web-0", "a"), ("web-1", "b"))) == SchedulerVerdict()
     assert names(judged(scheduler, snapshot, placed(("web-0", "a"), ("web-1", "a")))) == set()  # b has room
     assert names(
         judged(
             scheduler,
-            two_zones(*case.pods(3, "web", cpu="1"), daemon_sets=[agent]),
+            two_zones(*pods(3, "web", cpu="1"), daemon_sets=[agent]),
             placed(("web-0", "a"), ("web-1", "b"), ("web-2", "b")),
         )
     )
@@ -161,11 +164,11 @@ def test_pods_of_daemon_sets_take_their_part(scheduler: KubeScheduler) -> None:
 
 def test_a_volume_that_is_made_for_one_pod_keeps_the_others_in_its_zone(scheduler: KubeScheduler) -> None:
     storage = [case.pvc("data", storage_class="ebs"), case.storage_class("ebs")]
-    waiting = case.pods(2, "web", cpu="100m", spec=case.claim_volumes("data"), metadata=WEB)
+    waiting = pods(2, "web", cpu="100m", spec=case.claim_volumes("data"), metadata=WEB)
     held = case.given(*waiting, nodes=two_zones().view.nodes, storage=storage).snapshot
     assert judged(scheduler, held, placed(("web-0", "a"), ("web-1", "a"))) == SchedulerVerdict()
     crowded = case.given(
-        *(case.pod(f"web-{n}", cpu="1500m", spec=case.claim_volumes("data")) for n in range(2)),
+        *(pod(f"web-{n}", cpu="1500m", spec=case.claim_volumes("data")) for n in range(2)),
         nodes=two_zones().view.nodes,
         storage=storage,
     ).snapshot
@@ -173,18 +176,18 @@ def test_a_volume_that_is_made_for_one_pod_keeps_the_others_in_its_zone(schedule
 
 
 def test_a_pod_that_fits_a_node_that_could_be_launched_is_named(scheduler: KubeScheduler) -> None:
-    snapshot = two_zones(case.pod("web-0", cpu="3"))
+    snapshot = two_zones(pod("web-0", cpu="3"))
     assert {item.pod for item in judged(scheduler, snapshot, placed(left_out="web-0")).fitting} == {"default/web-0"}
-    full = two_zones(case.pod("web-0", cpu="3"), pools=[case.pool(limits={"cpu": "1"})])
+    full = two_zones(pod("web-0", cpu="3"), pools=[pool(limits={"cpu": "1"})])
     assert judged(scheduler, full, placed(left_out="web-0")).fitting == ()
-    huge = two_zones(case.pod("web-0", cpu="30"))
+    huge = two_zones(pod("web-0", cpu="30"))
     assert judged(scheduler, huge, placed(left_out="web-0")).fitting == ()
 
 
 def test_a_cluster_that_cannot_be_read_gets_an_error_and_the_next_a_verdict(scheduler: KubeScheduler) -> None:
     assert "cannot unmarshal" in scheduler.answer(b'{"nodes": 3}').error
-    odd = case.snapshot_of([case.pod("web-0")], [case.node("a", cpu="two")], types=())
+    odd = case.snapshot_of([pod("web-0")], [node("a", cpu="two")], types=())
     with pytest.raises(InvalidInput, match="quantities must match"):
         judged(scheduler, odd, placed(("web-0", "a")))
-    snapshot = two_zones(case.pod("web-0"))
+    snapshot = two_zones(pod("web-0"))
     assert judged(scheduler, snapshot, plan(snapshot)) == SchedulerVerdict()

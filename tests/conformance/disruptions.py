@@ -20,40 +20,18 @@ from shiplap.kubernetes.related_objects import PersistentVolume, PersistentVolum
 from shiplap.manifests.custom_resources import CapacityBuffer, EC2NodeClass, Manifests, NodePool, PodTemplate
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, PolicyInput, SchedulingSettings, Snapshot
-from tests.conformance import given as scheduling
+from tests.builders.claims import node_claim
+from tests.builders.nodes import node
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, fake_type
-from tests.conformance.given import NOW, rule
-from tests.node_claims import node_claim
+from tests.conformance.given import NOW
 
 BORN = "2027-01-14T00:00:00Z"
 """About eight hours before NOW."""
-ANY_NUMBER = ({"nodes": "100%"},)
 SMALL = fake_type("small", cpu="4", memory="8Gi", pods="20", price=1.0)
 LARGE = fake_type("large", cpu="16", memory="32Gi", pods="50", price=4.0)
 BOTH = (SMALL, LARGE)
 ON_DEMAND = rule("karpenter.sh/capacity-type", "In", "on-demand")
-
-
-def pool(
-    name: str = "default",
-    *rules: Mapping[str, Any],
-    budgets: Sequence[Mapping[str, Any]] = ANY_NUMBER,
-    policy: str = "WhenEmptyOrUnderutilized",
-    after: str = "0s",
-    expire_after: str = "Never",
-    grace: str | None = None,
-    annotations: Mapping[str, str] | None = None,
-    **fields: Any,
-) -> NodePool:
-    """A NodePool that allows every disruption at once, unless told otherwise."""
-    plain = msgspec.to_builtins(scheduling.pool(name, *rules, **fields))
-    disruption = {"budgets": list(budgets), "consolidationPolicy": policy, "consolidateAfter": after}
-    plain["spec"]["disruption"] = disruption
-    plain["spec"]["template"]["spec"]["expireAfter"] = expire_after
-    plain["metadata"]["annotations"] = dict(annotations or {})
-    if grace is not None:
-        plain["spec"]["template"]["spec"]["terminationGracePeriod"] = grace
-    return msgspec.convert(plain, NodePool)
 
 
 @dataclass
@@ -93,7 +71,7 @@ def standing(
         **(labels or {}),
     }
     marks = {key: value for key, value in marks.items() if value}
-    body = scheduling.node(name, pool=pool, labels=marks, born=born, **fields)
+    body = node(name, pool=pool, labels=marks, born=born, **fields)
     if annotations:
         body = msgspec.structs.replace(
             body, metadata=msgspec.structs.replace(body.metadata, annotations=dict(annotations))
@@ -120,10 +98,6 @@ def small(name: str, **fields: Any) -> Standing:
 
 def large(name: str, **fields: Any) -> Standing:
     return standing(name, "large", cpu="15900m", memory="32000Mi", pods="50", **fields)
-
-
-def pod(name: str, node: str = "", cpu: str = "1", **fields: Any) -> Pod:
-    return scheduling.pod(name, node=node, cpu=cpu, **fields)
 
 
 def pdb(name: str, allowed: int | None = None, **labels: str) -> PodDisruptionBudget:

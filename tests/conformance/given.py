@@ -37,117 +37,15 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
+from tests.builders.claims import with_fields
+from tests.builders.pods import pod
+from tests.builders.pools import pool
 from tests.conformance.catalogues import default_types
-from tests.node_claims import with_fields
 
-UNSCHEDULABLE = {
-    "phase": "Pending",
-    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
-}
-KINDS = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand", "reserved"]}
 NOW = 1_800_000_000.0
 
 Storage = PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode
 Around = Namespace | Service | ReplicaSet | StatefulSet | ReplicationController
-
-
-def rule(key: str, operator: str, *values: str, min_values: int | None = None) -> dict[str, Any]:
-    """One requirement, as pools and affinity terms write it."""
-    written: dict[str, Any] = {"key": key, "operator": operator}
-    if values:
-        written["values"] = list(values)
-    if min_values is not None:
-        written["minValues"] = min_values
-    return written
-
-
-def pool(
-    name: str = "default",
-    *rules: Mapping[str, Any],
-    labels: Mapping[str, str] | None = None,
-    taints: Sequence[Mapping[str, str]] = (),
-    startup_taints: Sequence[Mapping[str, str]] = (),
-    limits: Mapping[str, str] | None = None,
-    weight: int = 0,
-    node_class: str = "default",
-    deleting: bool = False,
-    replicas: int | None = None,
-) -> NodePool:
-    """A NodePool; without rules it takes spot, on-demand and reserved capacity, limited to 2000 cpu."""
-    spec: dict[str, Any] = {
-        "template": {
-            "metadata": {"labels": dict(labels or {})},
-            "spec": {
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": node_class},
-                "requirements": [KINDS, *rules],
-                "taints": list(taints),
-                "startupTaints": list(startup_taints),
-            },
-        },
-        "limits": dict(limits) if limits is not None else {"cpu": "2000"},
-        "weight": weight,
-    }
-    if replicas is not None:
-        spec["replicas"] = replicas
-        spec["limits"] = {}
-    metadata = {"name": name, **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {})}
-    return msgspec.convert({"metadata": metadata, "spec": spec}, NodePool)
-
-
-def pod(
-    name: str = "pod",
-    *,
-    cpu: str = "",
-    memory: str = "",
-    selector: Mapping[str, str] | None = None,
-    requires: Sequence[Sequence[Mapping[str, Any]]] = (),
-    prefers: Sequence[Sequence[Mapping[str, Any]]] = (),
-    tolerations: Sequence[Mapping[str, str]] = (),
-    ports: Sequence[int] = (),
-    node: str = "",
-    owner: str = "",
-    priority: int = 0,
-    requests: Mapping[str, str] | None = None,
-    spec: Mapping[str, Any] | None = None,
-    status: Mapping[str, Any] | None = None,
-    metadata: Mapping[str, Any] | None = None,
-) -> Pod:
-    """A pod; pending and unschedulable unless it is on a `node`. `requires` holds OR'd terms of AND'd rules."""
-    wanted = dict(requests or {}) | ({"cpu": cpu} if cpu else {}) | ({"memory": memory} if memory else {})
-    body: dict[str, Any] = {
-        "containers": [
-            {
-                "name": "main",
-                "resources": {"requests": wanted},
-                "ports": [{"containerPort": port, "hostPort": port} for port in ports],
-            }
-        ],
-        "nodeSelector": dict(selector or {}),
-        "tolerations": list(tolerations),
-        "priority": priority,
-        "nodeName": node,
-    }
-    affinity: dict[str, Any] = {}
-    if requires:
-        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
-            "nodeSelectorTerms": [{"matchExpressions": list(term)} for term in requires]
-        }
-    if prefers:
-        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
-            {"weight": 1, "preference": {"matchExpressions": list(term)}} for term in prefers
-        ]
-    if affinity:
-        body["affinity"] = {"nodeAffinity": affinity}
-    meta: dict[str, Any] = {"name": name, "namespace": "default", "uid": f"uid-{name}", **(metadata or {})}
-    if owner:
-        meta["ownerReferences"] = [{"kind": "DaemonSet", "name": owner, "uid": owner, "controller": True}]
-    state = status if status is not None else ({"phase": "Running"} if node else UNSCHEDULABLE)
-    return msgspec.convert({"metadata": meta, "spec": body | dict(spec or {}), "status": state}, Pod)
-
-
-def pods(number: int, name: str = "pod", **fields: Any) -> list[Pod]:
-    """Several equal pods."""
-    return [pod(f"{name}-{place}", **fields) for place in range(number)]
 
 
 def daemon_set(name: str = "daemon", *, cpu: str = "", memory: str = "", **fields: Any) -> DaemonSet:
@@ -159,52 +57,6 @@ def daemon_set(name: str = "daemon", *, cpu: str = "", memory: str = "", **field
             "spec": {"template": {"spec": msgspec.to_builtins(template.spec)}},
         },
         DaemonSet,
-    )
-
-
-_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
-"""Conditions that every kubelet reports beside Ready, False while all is well."""
-
-
-def node(
-    name: str = "node",
-    *,
-    cpu: str = "4",
-    memory: str = "4Gi",
-    pods: str = "110",
-    labels: Mapping[str, str] | None = None,
-    taints: Sequence[Mapping[str, str]] = (),
-    ready: bool = True,
-    pool: str = "",
-    initialized: bool = True,
-    cordoned: bool = False,
-    deleting: bool = False,
-    born: str = "2026-01-01T00:00:00Z",
-    capacity: Mapping[str, str] | None = None,
-) -> Node:
-    """A node, of a NodePool when `pool` is given."""
-    known = {"kubernetes.io/hostname": name, **(labels or {})}
-    if pool:
-        known |= {"karpenter.sh/nodepool": pool, "karpenter.sh/registered": "true"}
-        known |= {"karpenter.sh/initialized": "true"} if initialized else {}
-    amounts = {"cpu": cpu, "memory": memory, "pods": pods}
-    metadata: dict[str, Any] = {"name": name, "labels": known, "creationTimestamp": born}
-    if deleting:
-        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return msgspec.convert(
-        {
-            "metadata": metadata,
-            "spec": {"taints": list(taints), "unschedulable": cordoned},
-            "status": {
-                "capacity": dict(capacity) if capacity is not None else amounts,
-                "allocatable": {key: amount for key, amount in amounts.items() if amount},
-                "conditions": [
-                    *({"type": kind, "status": "False"} for kind in _PRESSURES),
-                    {"type": "Ready", "status": "True" if ready else "False"},
-                ],
-            },
-        },
-        Node,
     )
 
 

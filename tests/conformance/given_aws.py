@@ -26,16 +26,12 @@ from shiplap.kubernetes.objects import Taint
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.manifests.custom_resources import EC2NodeClass, RequirementSpec
 from shiplap.ports import FleetOverride, FleetRequest
+from tests.builders.claims import node_claim
+from tests.builders.node_classes import node_class
 from tests.conformance.real_types import catalog
-from tests.node_claims import node_claim
 
 SUBNETS = (Subnet("subnet-a", "us-east-1a", free_ips=10),)
 EFA = "vpc.amazonaws.com/efa"
-
-
-def node_class(name: str = "default", family: str = "AL2023", **spec: Any) -> EC2NodeClass:
-    """An EC2NodeClass as users write it; `spec` in camelCase."""
-    return msgspec.convert({"metadata": {"name": name}, "spec": {"amiFamily": family, **spec}}, EC2NodeClass)
 
 
 def sold(

@@ -25,8 +25,8 @@ from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, RequirementSpec
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetRequest, FleetResult, OfferingFailure
+from tests.builders.claims import node_claim, with_fields
 from tests.integration.flows.stage import CLUSTER, Stage
-from tests.node_claims import node_claim, with_fields
 
 A, B, C = "test-zone-1a", "test-zone-1b", "test-zone-1c"
 SPOT, ON_DEMAND, RESERVED = labels.SPOT, labels.ON_DEMAND, labels.RESERVED

@@ -17,6 +17,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Budget, NodePool
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import InstanceProblem
+from tests.builders.claims import changes
 from tests.integration.flows.leaving import (
     ONLY_LARGE,
     REBALANCE,
@@ -30,7 +31,6 @@ from tests.integration.flows.leaving import (
     warning,
 )
 from tests.integration.flows.stage import Stage
-from tests.node_claims import changes
 
 RESERVATION = "EC2 Capacity Reservation Instance Interruption Warning"
 

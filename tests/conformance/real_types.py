@@ -16,6 +16,7 @@ from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.resolve import instance_types
 from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
 from shiplap_lab.catalogue import embedded
+from tests.builders.pools import pool, rule
 
 TYPE = "node.kubernetes.io/instance-type"
 FAMILY = "karpenter.k8s.aws/instance-family"
@@ -66,7 +67,6 @@ def without_offerings(types: Sequence[InstanceType], gone: Callable[[str], bool]
 
 def flex_first(*, ordered: bool) -> list[NodePool]:
     """Flex first, anything of the same generation as fallback: as one ordered list, or as two weighted pools."""
-    from tests.conformance.given import pool, rule  # noqa: PLC0415 - keeps this module importable on its own
 
     on_demand = rule("karpenter.sh/capacity-type", "In", "on-demand")
     small = rule("karpenter.k8s.aws/instance-size", "In", "large", "xlarge", "2xlarge")

@@ -18,7 +18,8 @@ from shiplap.instances.catalog.resolved_nodeclass import Ami, ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Observation
 from shiplap.instances.resolve import instance_types
 from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass
-from tests.conformance.given_aws import SUBNETS, node_class
+from tests.builders.node_classes import node_class
+from tests.conformance.given_aws import SUBNETS
 from tests.conformance.real_types import catalog
 
 MIB = 2**20

@@ -11,8 +11,11 @@ from shiplap.errors import InvalidInput
 from shiplap.instances.catalog import type_labels
 from shiplap.instances.catalog.ec2_catalog import GpuDeviceInfo, GpuInfo, GpuMemoryInfo
 from shiplap.instances.catalog.type_catalog import InstanceType
-from tests.conformance.given import given, pod, pool, rule
-from tests.conformance.given_aws import like, node_class, one, shown, sold
+from tests.builders.node_classes import node_class
+from tests.builders.pods import pod
+from tests.builders.pools import pool, rule
+from tests.conformance.given import given
+from tests.conformance.given_aws import like, one, shown, sold
 
 MIB = 2**20
 ON_DEMAND = rule("karpenter.sh/capacity-type", "In", "on-demand")

@@ -20,10 +20,11 @@ from shiplap.manifests.template_hash import (
     POOL_HASH_VERSION,
     pool_hash,
 )
+from tests.builders.pools import family_pool as simple_pool
+from tests.builders.pools import pool
 from tests.conformance.catalogues import fake_type
-from tests.conformance.disruptions import Standing, disrupted, pool, standing
+from tests.conformance.disruptions import Standing, disrupted, standing
 from tests.integration.flows.stage import Stage
-from tests.integration.flows.stage import pool as simple_pool
 
 GROUP = "karpenter.k8s.aws/placement-group-id"
 LARGE = replace(fake_type("large", cpu="16", memory="32Gi", pods="50", price=4.0), ami="ami-new")

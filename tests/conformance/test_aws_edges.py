@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.conformance.given import daemon_set, given, pod, pods, pool, rule
-from tests.conformance.given_aws import launch, node_class, one, sold
+from tests.builders.node_classes import node_class
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
+from tests.conformance.given import daemon_set, given
+from tests.conformance.given_aws import launch, one, sold
 
 TENANCY = "karpenter.k8s.aws/instance-tenancy"
 FLEX = "karpenter.k8s.aws/instance-capability-flex"

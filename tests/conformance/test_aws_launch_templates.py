@@ -9,7 +9,8 @@ import pytest
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import Ami, CapacityReservation
 from shiplap.kubernetes.objects import Taint
-from tests.conformance.given_aws import EFA, Launch, launch, node_class
+from tests.builders.node_classes import node_class
+from tests.conformance.given_aws import EFA, Launch, launch
 
 UNREGISTERED = "karpenter.sh/unregistered"
 KUBELET = {

@@ -20,10 +20,10 @@ from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import RequirementSpec
-from tests.conformance.given_aws import node_class
+from tests.builders.claims import node_claim
+from tests.builders.node_classes import node_class
 from tests.conformance.real_types import catalog as real_catalog
 from tests.integration.flows.stage import Stage, catalog
-from tests.node_claims import node_claim
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, changed, fields_of
 
 FAMILY = "karpenter.k8s.aws/instance-family"

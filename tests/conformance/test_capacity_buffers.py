@@ -7,29 +7,21 @@ from typing import Any
 import msgspec
 
 from shiplap.disruption.commands import Reason
-from shiplap.disruption.rescheduling import Simulator, _kept_by_buffers
+from shiplap.disruption.rescheduling import Simulator, kept_by_buffers
 from shiplap.kubernetes.related_objects import Scalable
-from shiplap.manifests.custom_resources import CapacityBuffer, NodePool, PodTemplate
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.accounts.claim_account import ClaimAccounts
+from tests.builders.buffers import buffer, template
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool
+from tests.builders.pools import pool as pool_of_nodes
 from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import BOTH, Verdict, disrupted, small
-from tests.conformance.disruptions import pool as pool_of_nodes
-from tests.conformance.given import claim_volumes, given, in_flight, node, pod, pods, pool
+from tests.conformance.given import claim_volumes, given, in_flight
 
 TYPES = [fake_type("four", cpu="4", memory="8Gi", pods="50", price=1.0)]
-
-
-def template(name: str = "small", *, cpu: str = "1", **spec: Any) -> PodTemplate:
-    body = {"containers": [{"name": "main", "image": "web", "resources": {"requests": {"cpu": cpu}}}], **spec}
-    return msgspec.convert(
-        {"metadata": {"name": name, "namespace": "default"}, "template": {"metadata": {}, "spec": body}}, PodTemplate
-    )
-
-
-def buffer(name: str = "spare", **spec: Any) -> CapacityBuffer:
-    body = spec if "scalableRef" in spec else {"podTemplateRef": {"name": "small"}, **spec}
-    return msgspec.convert({"metadata": {"name": name, "namespace": "default"}, "spec": body}, CapacityBuffer)
 
 
 def deployment(replicas: int) -> Scalable:
@@ -170,7 +162,7 @@ def test_room_on_nodes_that_are_not_there_yet_holds_no_pods_in_place() -> None:
     claims = [in_flight(claim) for claim in first.claims]
     plan = given(types=TYPES, nodes=nodes, claims=claims, buffers=buffers, templates=templates)
     assert len(plan.plan.buffers[0].nodes) == 2
-    kept = _kept_by_buffers(plan.snapshot, plan.plan, {"node"})
+    kept = kept_by_buffers(plan.snapshot, plan.plan, {"node"})
     assert [entry.spec.node_name for entry in kept] == ["node", "node"]
 
 

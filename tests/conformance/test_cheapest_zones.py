@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from shiplap.kubernetes.objects import Pod
+from tests.builders.pods import pods
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.conformance.given import Outcome, given, pods
+from tests.conformance.given import Outcome, given
 
 ZONE = "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

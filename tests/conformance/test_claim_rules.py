@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from shiplap.manifests.claim_rules import ClaimRule, ClaimRules, rule_problems
-from tests.conformance.given import UNSCHEDULABLE, given, node, pod
+from tests.builders.nodes import node
+from tests.builders.pods import WAITING, pod
+from tests.conformance.given import given
 
 OUTSIDE = "outside the cluster's claim rules"
 
@@ -76,7 +78,7 @@ def test_a_pod_outside_whose_node_leaves_gets_its_place_first() -> None:
 
 
 def test_another_reason_to_leave_a_pod_alone_is_named_first() -> None:
-    gated = pod("gated", spec={"schedulingGates": [{"name": "wait"}]}, status=UNSCHEDULABLE)
+    gated = pod("gated", spec={"schedulingGates": [{"name": "wait"}]}, status=WAITING)
     outcome = given(gated, claim_rules=rules({"namespaces": ["elsewhere"]}))
     assert [entry.message for entry in outcome.plan.ignored] == ["scheduling gate wait"]
 

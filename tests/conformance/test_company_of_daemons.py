@@ -8,8 +8,11 @@ import msgspec
 import pytest
 
 from shiplap.kubernetes.objects import DaemonSet
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.conformance.given import Outcome, given, in_flight, node, pod, pods, pool, rule, wanted
+from tests.conformance.given import Outcome, given, in_flight, wanted
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.conformance.given import Outcome, daemon_set, given, in_flight, node, pod, pods, pool, rule, wanted
+from tests.conformance.given import Outcome, daemon_set, given, in_flight, wanted
 
 ZONE, KIND, HOST = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -9,8 +9,11 @@ import pytest
 from shiplap.kubernetes.objects import Pod, TopologySpreadConstraint
 from shiplap.kubernetes.related_objects import ReplicaSet, ReplicationController, StatefulSet
 from shiplap.manifests.scheduler_config import DefaultConstraint, PodTopologySpread
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, incrementing_types
-from tests.conformance.given import Around, Outcome, controller, given, node, pod, pods, pool, rule, service
+from tests.conformance.given import Around, Outcome, controller, given, service
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 WEB = {"app": "web"}

@@ -10,8 +10,11 @@ import pytest
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import incrementing_types
-from tests.conformance.given import daemon_set, given, in_flight, node, pod, pods, pool, rule
+from tests.conformance.given import daemon_set, given, in_flight
 
 
 def rich_snapshot() -> Snapshot:

@@ -10,21 +10,12 @@ from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState
+from tests.builders.nodes import node as foreign_node
+from tests.builders.pods import pod_on
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, assorted_types, fake_type
-from tests.conformance.disruptions import (
-    BOTH,
-    LARGE,
-    ON_DEMAND,
-    SMALL,
-    Standing,
-    disrupted,
-    large,
-    pod,
-    pool,
-    small,
-)
-from tests.conformance.given import NOW, rule
-from tests.conformance.given import node as foreign_node
+from tests.conformance.disruptions import BOTH, LARGE, ON_DEMAND, SMALL, Standing, disrupted, large, small
+from tests.conformance.given import NOW
 
 ID = "karpenter.k8s.aws/capacity-reservation-id"
 PROTECTED = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
@@ -61,7 +52,7 @@ def test_each_drifted_node_with_pods_of_its_own_takes_one_of_the_budget() -> Non
     parts = [large(f"n{place}", labels={"part": str(place)}) for place in range(6)]
     verdict = disrupted(
         *parts,
-        pods=[pod(f"p{place}", f"n{place}", selector={"part": str(place)}) for place in range(6)],
+        pods=[pod_on(f"p{place}", f"n{place}", selector={"part": str(place)}) for place in range(6)],
         pools=[pool("default", ON_DEMAND, rule("part", "Exists"), budgets=[{"nodes": "2"}], after="Never")],
         types=BOTH,
         histories=[NodeHistory(f"n{place}", said_to_drift="of late", drifted_at=NOW - place) for place in range(6)],
@@ -71,7 +62,7 @@ def test_each_drifted_node_with_pods_of_its_own_takes_one_of_the_budget() -> Non
 
 def test_a_node_that_a_budget_keeps_while_others_are_consolidated_says_so() -> None:
     nodes = [small(f"n{place}") for place in range(5)]
-    pods = [pod(f"p{place}", f"n{place}", cpu="100m") for place in range(5)]
+    pods = [pod_on(f"p{place}", f"n{place}", cpu="100m") for place in range(5)]
     verdict = disrupted(*nodes, pods=pods, pools=[pool(budgets=[{"nodes": "40%"}])], types=BOTH)
     assert verdict.removed == {"n0", "n1"}
     assert "no allowed disruptions for Underutilized: budget 0" in verdict.blocked("n4")
@@ -84,7 +75,7 @@ def test_a_node_that_a_budget_keeps_while_others_are_consolidated_says_so() -> N
 def test_a_drifted_node_is_replaced_by_as_many_as_its_pods_need() -> None:
     verdict = disrupted(
         large("a", labels={"gone": "x"}),
-        pods=[pod(f"p{place}", "a", cpu="3") for place in range(3)],
+        pods=[pod_on(f"p{place}", "a", cpu="3") for place in range(3)],
         pools=[pool("default", ON_DEMAND, rule("gone", "DoesNotExist"))],
         types=[SMALL],
     )
@@ -96,7 +87,7 @@ def test_a_drifted_node_is_replaced_by_as_many_as_its_pods_need() -> None:
 def test_a_node_without_its_labels_drifts_all_the_same(label: str) -> None:
     verdict = disrupted(
         large("a", labels={label: "", "gone": "x"}),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         pools=[pool("default", rule("gone", "DoesNotExist"))],
         types=BOTH,
     )
@@ -112,7 +103,7 @@ def test_an_empty_drifted_node_goes_where_consolidation_is_disabled() -> None:
 def test_nothing_is_launched_for_pods_that_keep_their_node_until_its_deadline() -> None:
     verdict = disrupted(
         large("a", labels={"gone": "x"}),
-        pods=[pod("p", "a", metadata=PROTECTED)],
+        pods=[pod_on("p", "a", metadata=PROTECTED)],
         pools=[pool("default", ON_DEMAND, rule("gone", "DoesNotExist"), grace="5m")],
         types=BOTH,
     )
@@ -123,7 +114,7 @@ def test_pods_move_to_a_node_that_nobody_manages() -> None:
     verdict = disrupted(
         large("a"),
         Standing(foreign_node("theirs", cpu="4", memory="8Gi"), None),
-        pods=[pod("p", "a", cpu="3")],
+        pods=[pod_on("p", "a", cpu="3")],
         pools=[pool("default", ON_DEMAND)],
         types=[LARGE],
     )
@@ -134,7 +125,7 @@ def test_pods_move_to_a_node_that_nobody_manages() -> None:
 def test_no_node_is_replaced_by_one_of_the_same_price() -> None:
     twin = fake_type("twin", cpu="16", memory="32Gi", pods="50", price=4.0)
     verdict = disrupted(
-        large("a"), pods=[pod("p", "a", cpu="12")], pools=[pool("default", ON_DEMAND)], types=[LARGE, twin]
+        large("a"), pods=[pod_on("p", "a", cpu="12")], pools=[pool("default", ON_DEMAND)], types=[LARGE, twin]
     )
     assert "cheaper" in verdict.blocked("a")
 
@@ -155,7 +146,7 @@ def test_a_pod_that_cannot_start_does_not_keep_its_node(
 ) -> None:
     verdict = disrupted(
         large("a"),
-        pods=[pod("p", "a", status={"phase": "Pending", **status})],
+        pods=[pod_on("p", "a", status={"phase": "Pending", **status})],
         pools=[pool("default", ON_DEMAND)],
         types=BOTH,
         histories=[NodeHistory("a", **history)],
@@ -172,8 +163,8 @@ def test_the_whole_pool_counts_and_not_only_the_nodes_that_may_go() -> None:
     10 pods.
     """
     kept = [large(f"kept{place}", annotations=PROTECTED["annotations"]) for place in range(3)]
-    pods = [pod(f"p{place}", "a", cpu="100m") for place in range(7)]
-    pods += [pod(f"q{place}", f"kept{place}", cpu="100m") for place in range(3)]
+    pods = [pod_on(f"p{place}", "a", cpu="100m") for place in range(7)]
+    pods += [pod_on(f"q{place}", f"kept{place}", cpu="100m") for place in range(3)]
     verdict = disrupted(large("a"), *kept, pods=pods, pools=[pool("default", ON_DEMAND, policy="Balanced")], types=BOTH)
     assert verdict.removed == set()
     assert "scores 0.44" in verdict.blocked("a")
@@ -182,7 +173,7 @@ def test_the_whole_pool_counts_and_not_only_the_nodes_that_may_go() -> None:
 def test_a_balanced_pool_keeps_to_its_budget() -> None:
     verdict = disrupted(
         large("a"),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         pools=[pool("default", ON_DEMAND, policy="Balanced", budgets=[{"nodes": "0%"}])],
         types=BOTH,
     )
@@ -193,7 +184,7 @@ def test_of_a_balanced_pool_the_empty_node_goes_first() -> None:
     verdict = disrupted(
         large("a"),
         large("b"),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         pools=[pool("default", ON_DEMAND, policy="Balanced", budgets=[{"nodes": "1"}])],
         types=BOTH,
     )
@@ -201,15 +192,15 @@ def test_of_a_balanced_pool_the_empty_node_goes_first() -> None:
 
 
 def test_another_policy_is_not_held_to_the_balance() -> None:
-    pods = [pod(f"p{place}", node, cpu="100m") for node in "ab" for place in range(9)]
-    pods += [pod(f"q{place}", name, cpu="3") for place, name in enumerate(("c", "d", "e"))]
+    pods = [pod_on(f"p{place}", node, cpu="100m") for node in "ab" for place in range(9)]
+    pods += [pod_on(f"q{place}", name, cpu="3") for place, name in enumerate(("c", "d", "e"))]
     others = [small(name, pool="strict", annotations=PROTECTED["annotations"]) for name in ("c", "d", "e")]
     verdict = disrupted(
         small("a", pool="strict"),
         small("b"),
         *others,
         large("room", pool="room"),
-        pods=[*pods, pod("big", "room", cpu="13")],
+        pods=[*pods, pod_on("big", "room", cpu="13")],
         pools=[pool("strict", ON_DEMAND, policy="Balanced"), pool(), pool("room", after="Never")],
         types=BOTH,
     )
@@ -235,33 +226,33 @@ def in_reservation(name: str) -> Standing:
 
 
 def test_a_node_moves_from_one_reservation_into_a_smaller_one() -> None:
-    verdict = disrupted(in_reservation("a"), pods=[pod("p", "a")], types=[reserved(SMALL), reserved(LARGE)])
+    verdict = disrupted(in_reservation("a"), pods=[pod_on("p", "a")], types=[reserved(SMALL), reserved(LARGE)])
     (claim,) = verdict.command.replacements
     assert (claim.launch.capacity_type, claim.launch.reservation_id) == ("reserved", "small")
 
 
 def test_a_reservation_gets_room_back_that_other_nodes_can_use() -> None:
-    pods = [pod("p", "a"), pod("q", "b"), pod("r", "b")]
+    pods = [pod_on("p", "a"), pod_on("q", "b"), pod_on("r", "b")]
     verdict = disrupted(in_reservation("a"), in_reservation("b"), pods=pods, types=[reserved(LARGE)])
     assert (verdict.command.nodes, verdict.command.replacements) == (("a",), ())
 
 
 def test_a_reserved_node_is_not_replaced_by_one_that_is_paid_for() -> None:
-    verdict = disrupted(in_reservation("a"), pods=[pod("p", "a")], types=[SMALL, reserved(LARGE)])
+    verdict = disrupted(in_reservation("a"), pods=[pod_on("p", "a")], types=[SMALL, reserved(LARGE)])
     assert "cheaper" in verdict.blocked("a")
 
 
 @pytest.mark.parametrize("kind", ["on-demand", "spot"])
 def test_a_node_moves_into_a_reservation_of_its_own_type(kind: str) -> None:
     verdict = disrupted(
-        large("a", capacity_type=kind), pods=[pod("p", "a")], types=[*assorted_types(), reserved(LARGE)]
+        large("a", capacity_type=kind), pods=[pod_on("p", "a")], types=[*assorted_types(), reserved(LARGE)]
     )
     (claim,) = verdict.command.replacements
     assert (claim.launch.instance_type, claim.launch.reservation_id) == ("large", "large")
 
 
 def test_a_replacement_does_not_wait_for_a_reservation_that_another_one_takes() -> None:
-    pods = [pod("p", "a", cpu="3"), pod("q", "b", cpu="3")]
+    pods = [pod_on("p", "a", cpu="3"), pod_on("q", "b", cpu="3")]
     verdict = disrupted(large("a"), large("b"), pods=pods, types=[reserved(SMALL, 1), LARGE])
     kinds = [claim.launch.capacity_type for command in verdict.commands for claim in command.replacements]
     assert verdict.removed == {"a", "b"}
@@ -280,12 +271,12 @@ def test_a_claim_that_is_said_to_be_busy_with_its_pods_is_not_consolidated() -> 
 @pytest.mark.parametrize(("own", "of_pool", "goes"), [("1h", "Never", True), ("Never", "1h", False), ("", "1h", True)])
 def test_a_claim_expires_when_it_says_so_itself(own: str, of_pool: str, *, goes: bool) -> None:
     wanted = pool("default", ON_DEMAND, expire_after=of_pool, after="Never")
-    verdict = disrupted(large("a", made={"expire_after": own}), pods=[pod("p", "a")], pools=[wanted], types=BOTH)
+    verdict = disrupted(large("a", made={"expire_after": own}), pods=[pod_on("p", "a")], pools=[wanted], types=BOTH)
     assert [command.reason for command in verdict.commands] == [Reason.EXPIRED] * goes
 
 
 def test_a_claim_has_the_deadline_that_it_says_itself() -> None:
     node = large("a", labels={"gone": "x"}, made={"termination_grace_period": "5m"})
     wanted = pool("default", ON_DEMAND, rule("gone", "DoesNotExist"))
-    verdict = disrupted(node, pods=[pod("p", "a", metadata=PROTECTED)], pools=[wanted], types=BOTH)
+    verdict = disrupted(node, pods=[pod_on("p", "a", metadata=PROTECTED)], pools=[wanted], types=BOTH)
     assert verdict.command.reason is Reason.DRIFTED

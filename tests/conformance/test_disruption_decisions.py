@@ -24,6 +24,8 @@ from shiplap.manifests.template_hash import (
     marks_of,
 )
 from shiplap.scheduling.model.snapshot import SchedulingSettings
+from tests.builders.pods import pod_on, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import (
     BOTH,
@@ -34,12 +36,10 @@ from tests.conformance.disruptions import (
     disrupted,
     large,
     pdb,
-    pod,
-    pool,
     small,
     standing,
 )
-from tests.conformance.given import NOW, pods, rule
+from tests.conformance.given import NOW
 
 # Emptiness
 
@@ -66,7 +66,7 @@ def test_179_the_annotation_keeps_an_empty_node(value: str, gone: set[str]) -> N
 
 
 def test_181_an_empty_node_that_a_pending_pod_will_use_stays() -> None:
-    verdict = disrupted(small("n"), pods=[pod("waits")], types=BOTH)
+    verdict = disrupted(small("n"), pods=[pod_on("waits")], types=BOTH)
     assert verdict.removed == set()
     assert "nominated" in verdict.blocked("n")
 
@@ -97,7 +97,7 @@ def test_171_a_budget_that_cannot_be_read_blocks_its_pool_visibly() -> None:
 
 
 def test_a_daemon_pod_does_not_fill_a_node() -> None:
-    verdict = disrupted(small("a"), pods=[pod("agent", "a", owner="agent")], types=BOTH)
+    verdict = disrupted(small("a"), pods=[pod_on("agent", "a", owner="agent")], types=BOTH)
     assert verdict.removed == {"a"}
 
 
@@ -105,7 +105,7 @@ def test_a_daemon_pod_does_not_fill_a_node() -> None:
 
 
 def test_185_an_expensive_node_with_one_small_pod_is_replaced_by_another_type() -> None:
-    verdict = disrupted(large("a"), pods=[pod("p", "a")], pools=[pool("default", ON_DEMAND)], types=BOTH)
+    verdict = disrupted(large("a"), pods=[pod_on("p", "a")], pools=[pool("default", ON_DEMAND)], types=BOTH)
     command = verdict.command
     assert command.reason is Reason.UNDERUTILIZED
     assert [claim.instance_types for claim in command.replacements] == [("small",)]
@@ -114,7 +114,9 @@ def test_185_an_expensive_node_with_one_small_pod_is_replaced_by_another_type() 
 
 
 def test_201_of_two_equal_nodes_only_the_one_with_fewest_pods_goes() -> None:
-    verdict = disrupted(small("a"), small("b"), pods=[pod("p1", "a"), pod("p2", "b"), pod("p3", "b")], types=BOTH)
+    verdict = disrupted(
+        small("a"), small("b"), pods=[pod_on("p1", "a"), pod_on("p2", "b"), pod_on("p3", "b")], types=BOTH
+    )
     assert verdict.command.nodes == ("a",)
     assert verdict.command.replacements == ()
 
@@ -128,7 +130,7 @@ def test_191_the_dearest_zone_decides_whether_spot_saves() -> None:
     )
     verdict = disrupted(
         standing("a", "half", cpu="3900m", memory="8000Mi"),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         types=[fake_type("half", cpu="4", memory="8Gi", price=0.5, offerings=(("on-demand", Z1),)), spread],
     )
     assert verdict.removed == set()
@@ -145,7 +147,7 @@ def _ladder(number: int) -> list[InstanceType]:
 def test_187_spot_is_replaced_by_the_fifteen_cheapest_types() -> None:
     verdict = disrupted(
         standing("a", "t19", capacity_type="spot", cpu="3900m", memory="8000Mi"),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         types=_ladder(20),
     )
     assert verdict.command.replacements[0].instance_types == tuple(f"t{place:02}" for place in range(15))
@@ -154,7 +156,7 @@ def test_187_spot_is_replaced_by_the_fifteen_cheapest_types() -> None:
 def test_187_spot_with_too_few_cheaper_types_stays() -> None:
     verdict = disrupted(
         standing("a", "t14", capacity_type="spot", cpu="3900m", memory="8000Mi"),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         types=_ladder(20),
     )
     assert verdict.removed == set()
@@ -164,7 +166,7 @@ def test_187_spot_with_too_few_cheaper_types_stays() -> None:
 def test_spot_to_spot_can_be_forbidden() -> None:
     verdict = disrupted(
         standing("a", "t19", capacity_type="spot", cpu="3900m", memory="8000Mi"),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         types=_ladder(20),
         settings=DisruptionSettings(spot_to_spot=False),
     )
@@ -172,7 +174,7 @@ def test_spot_to_spot_can_be_forbidden() -> None:
 
 
 def test_an_on_demand_node_is_replaced_by_spot_only_where_both_are_offered() -> None:
-    verdict = disrupted(large("a"), pods=[pod("p", "a")], types=BOTH)
+    verdict = disrupted(large("a"), pods=[pod_on("p", "a")], types=BOTH)
     requirements = {entry.key: entry.values for entry in verdict.command.replacements[0].requirements}
     assert requirements["karpenter.sh/capacity-type"] == ("spot",)
 
@@ -185,7 +187,7 @@ def test_an_on_demand_node_moves_into_a_reservation_that_has_room(left: int, all
     rule = {"key": "karpenter.sh/capacity-type", "operator": "In"}
     kinds = ["on-demand", "reserved"] if allowed else ["on-demand"]
     verdict = disrupted(
-        large("a"), pods=[pod("p", "a", cpu="3")], pools=[pool("default", rule | {"values": kinds})], types=[sold]
+        large("a"), pods=[pod_on("p", "a", cpu="3")], pools=[pool("default", rule | {"values": kinds})], types=[sold]
     )
     assert verdict.removed == gone
     for claim in (item for command in verdict.commands for item in command.replacements):
@@ -197,7 +199,7 @@ def test_three_nodes_become_one_larger() -> None:
     nodes = [standing(f"n{place}", "dear", cpu="3900m", memory="8000Mi") for place in range(3)]
     verdict = disrupted(
         *nodes,
-        pods=[pod(f"p{place}", f"n{place}", cpu="3") for place in range(3)],
+        pods=[pod_on(f"p{place}", f"n{place}", cpu="3") for place in range(3)],
         pools=[pool("default", ON_DEMAND)],
         types=[dear, fake_type("wide", cpu="16", memory="32Gi", pods="50", price=3.0)],
     )
@@ -207,7 +209,7 @@ def test_three_nodes_become_one_larger() -> None:
 
 def test_one_node_becomes_two_cheaper_ones() -> None:
     huge = fake_type("huge", cpu="16", memory="32Gi", pods="50", price=40.0)
-    waiting = [pod(f"p{place}", "a", cpu="3") for place in range(2)]
+    waiting = [pod_on(f"p{place}", "a", cpu="3") for place in range(2)]
     verdict = disrupted(
         standing("a", "huge", cpu="15900m", memory="32000Mi"),
         pods=waiting,
@@ -223,7 +225,7 @@ def test_193_a_node_whose_pods_have_just_changed_stays() -> None:
     verdict = disrupted(
         large("a"),
         large("b"),
-        pods=[pod("p1", "a"), pod("p2", "b")],
+        pods=[pod_on("p1", "a"), pod_on("p2", "b")],
         pools=[pool("default", ON_DEMAND, after="60s")],
         types=[LARGE],
         histories=[NodeHistory("a", last_pod_event_at=NOW - 10)],
@@ -236,7 +238,7 @@ def test_193_a_node_whose_pods_have_rested_long_enough_goes() -> None:
     verdict = disrupted(
         large("a"),
         large("b"),
-        pods=[pod("p1", "a"), pod("p2", "b")],
+        pods=[pod_on("p1", "a"), pod_on("p2", "b")],
         pools=[pool("default", ON_DEMAND, after="60s")],
         types=[LARGE],
         histories=[NodeHistory("a", last_pod_event_at=NOW - 60), NodeHistory("b", last_pod_event_at=NOW - 60)],
@@ -249,7 +251,7 @@ def test_193_its_neighbour_goes_when_it_has_another_home() -> None:
         large("a"),
         large("b"),
         large("c"),
-        pods=[pod("p1", "a"), pod("p2", "b"), pod("p3", "c")],
+        pods=[pod_on("p1", "a"), pod_on("p2", "b"), pod_on("p3", "c")],
         pools=[pool("default", ON_DEMAND, after="60s")],
         types=[LARGE],
         histories=[NodeHistory("a", last_pod_event_at=NOW - 10)],
@@ -259,12 +261,12 @@ def test_193_its_neighbour_goes_when_it_has_another_home() -> None:
 
 
 def test_when_empty_pools_keep_their_used_nodes() -> None:
-    verdict = disrupted(large("a"), pods=[pod("p", "a")], pools=[pool(policy="WhenEmpty")], types=BOTH)
+    verdict = disrupted(large("a"), pods=[pod_on("p", "a")], pools=[pool(policy="WhenEmpty")], types=BOTH)
     assert "WhenEmpty" in verdict.blocked("a")
 
 
 def test_never_disables_consolidation_and_emptiness() -> None:
-    verdict = disrupted(large("a"), small("b"), pods=[pod("p", "a")], pools=[pool(after="Never")], types=BOTH)
+    verdict = disrupted(large("a"), small("b"), pods=[pod_on("p", "a")], pools=[pool(after="Never")], types=BOTH)
     assert verdict.removed == set()
     assert "disabled" in verdict.blocked("a")
     assert "disabled" in verdict.blocked("b")
@@ -274,7 +276,7 @@ def test_189_a_pool_without_a_catalogue_does_not_stop_the_others() -> None:
     verdict = disrupted(
         large("a"),
         large("b", pool="blind"),
-        pods=[pod("p", "a"), pod("q", "b")],
+        pods=[pod_on("p", "a"), pod_on("q", "b")],
         pools=[pool(), pool("blind", node_class="gone")],
         types=BOTH,
     )
@@ -283,7 +285,7 @@ def test_189_a_pool_without_a_catalogue_does_not_stop_the_others() -> None:
 
 
 def test_a_saving_below_the_floor_moves_no_pod() -> None:
-    case: dict[str, Any] = {"pods": [pod("p", "a")], "types": BOTH, "pools": [pool("default", ON_DEMAND)]}
+    case: dict[str, Any] = {"pods": [pod_on("p", "a")], "types": BOTH, "pools": [pool("default", ON_DEMAND)]}
     assert disrupted(large("a"), **case, settings=DisruptionSettings(least_saving_per_pod=2.9)).removed == {"a"}
     verdict = disrupted(large("a"), **case, settings=DisruptionSettings(least_saving_per_pod=3.0))
     assert verdict.removed == set()
@@ -291,7 +293,7 @@ def test_a_saving_below_the_floor_moves_no_pod() -> None:
 
 
 def test_a_saving_that_is_a_small_part_of_the_price_replaces_no_node() -> None:
-    case: dict[str, Any] = {"pods": [pod("p", "a")], "types": BOTH, "pools": [pool("default", ON_DEMAND)]}
+    case: dict[str, Any] = {"pods": [pod_on("p", "a")], "types": BOTH, "pools": [pool("default", ON_DEMAND)]}
     assert disrupted(large("a"), **case, settings=DisruptionSettings(least_saving_share=0.75)).removed == {"a"}
     verdict = disrupted(large("a"), **case, settings=DisruptionSettings(least_saving_share=0.76))
     assert verdict.removed == set()
@@ -300,7 +302,7 @@ def test_a_saving_that_is_a_small_part_of_the_price_replaces_no_node() -> None:
 
 def test_a_large_rebuild_is_several_commands_that_stand_alone() -> None:
     nodes = [large(f"n{place:02}") for place in range(60)]
-    bound = [pod(f"p{place:02}", f"n{place:02}", cpu="3") for place in range(60)]
+    bound = [pod_on(f"p{place:02}", f"n{place:02}", cpu="3") for place in range(60)]
     dear = fake_type("large", cpu="16", memory="32Gi", pods="50", price=8.0)
     verdict = disrupted(*nodes, pods=bound, pools=[pool("default", ON_DEMAND)], types=[SMALL, dear])
     assert len(verdict.removed) == 60
@@ -316,7 +318,7 @@ def test_a_large_rebuild_is_several_commands_that_stand_alone() -> None:
 def test_pods_that_were_moved_just_now_stay_for_a_while() -> None:
     verdict = disrupted(
         large("a"),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         types=BOTH,
         histories=[NodeHistory("a", moved_in_at=NOW - 60)],
         settings=DisruptionSettings(settle_s=600),
@@ -325,7 +327,7 @@ def test_pods_that_were_moved_just_now_stay_for_a_while() -> None:
 
 
 def test_a_node_is_not_taken_before_its_pods_have_started() -> None:
-    verdict = disrupted(large("a"), pods=[pod("p", "a", status={"phase": "Pending"})], types=BOTH)
+    verdict = disrupted(large("a"), pods=[pod_on("p", "a", status={"phase": "Pending"})], types=BOTH)
     assert "has not started" in verdict.blocked("a")
 
 
@@ -333,21 +335,21 @@ def test_a_node_is_not_taken_before_its_pods_have_started() -> None:
 def test_balanced_weighs_savings_against_disruption(used: int, goes: bool) -> None:
     """A node that costs a quarter of its pool goes when its pods are few of the pool's, not when they are most."""
     nodes = [large("a"), *(large(f"full{place}") for place in range(3))]
-    filling = [pod(f"f{n}-{place}", f"full{n}", cpu="5") for n in range(3) for place in range(2)]
-    mine = [pod(f"p{place}", "a", cpu="200m") for place in range(used)]
+    filling = [pod_on(f"f{n}-{place}", f"full{n}", cpu="5") for n in range(3) for place in range(2)]
+    mine = [pod_on(f"p{place}", "a", cpu="200m") for place in range(used)]
     verdict = disrupted(*nodes, pods=[*filling, *mine], pools=[pool(policy="Balanced")], types=[LARGE])
     assert ("a" in verdict.removed) is goes
 
 
 def test_197_pods_without_an_owner_are_moved_too() -> None:
-    assert disrupted(large("a"), pods=[pod("bare", "a")], types=BOTH).removed == {"a"}
+    assert disrupted(large("a"), pods=[pod_on("bare", "a")], types=BOTH).removed == {"a"}
 
 
 # Protection
 
 
 def test_a_pod_that_must_not_be_disrupted_keeps_its_node() -> None:
-    marked = pod("p", "a", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
+    marked = pod_on("p", "a", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
     verdict = disrupted(large("a"), pods=[marked], types=BOTH)
     assert verdict.removed == set()
     assert "default/p" in verdict.blocked("a")
@@ -364,7 +366,7 @@ def test_a_pod_that_must_not_be_disrupted_keeps_its_node() -> None:
 )
 def test_a_protection_with_a_duration_ends(value: str, started: str, goes: bool) -> None:
     """NOW is 2027-01-15 08:00 UTC."""
-    annotated = pod(
+    annotated = pod_on(
         "p",
         "a",
         metadata={"annotations": {"karpenter.sh/do-not-disrupt": value}},
@@ -374,19 +376,19 @@ def test_a_protection_with_a_duration_ends(value: str, started: str, goes: bool)
 
 
 def test_an_exhausted_pdb_keeps_the_node() -> None:
-    labelled = pod("p", "a", metadata={"labels": {"app": "db"}})
+    labelled = pod_on("p", "a", metadata={"labels": {"app": "db"}})
     verdict = disrupted(large("a"), pods=[labelled], types=BOTH, budgets=[pdb("db", 0, app="db")])
     assert "pdb default/db" in verdict.blocked("a")
     assert disrupted(large("a"), pods=[labelled], types=BOTH, budgets=[pdb("db", 1, app="db")]).removed == {"a"}
 
 
 def test_a_pdb_from_a_file_is_reckoned_without_a_controller() -> None:
-    labelled = pod("p", "a", metadata={"labels": {"app": "db"}})
+    labelled = pod_on("p", "a", metadata={"labels": {"app": "db"}})
     assert disrupted(large("a"), pods=[labelled], types=BOTH, budgets=[pdb("db", app="db")]).removed == set()
 
 
 def test_several_pdbs_on_a_pod_block() -> None:
-    labelled = pod("p", "a", metadata={"labels": {"app": "db"}})
+    labelled = pod_on("p", "a", metadata={"labels": {"app": "db"}})
     budgets = [pdb("one", 5, app="db"), pdb("two", 5, app="db")]
     assert "several" in disrupted(large("a"), pods=[labelled], types=BOTH, budgets=budgets).blocked("a")
 
@@ -412,7 +414,7 @@ def test_211_nodes_that_are_no_candidates(node: Standing, reason: str) -> None:
 
 
 def test_211_a_nominated_node_is_no_candidate() -> None:
-    verdict = disrupted(large("a"), pods=[pod("p", status={"nominatedNodeName": "a"})], types=BOTH)
+    verdict = disrupted(large("a"), pods=[pod_on("p", status={"nominatedNodeName": "a"})], types=BOTH)
     assert "nominated" in verdict.blocked("a")
 
 
@@ -424,7 +426,7 @@ def test_nodes_of_others_are_not_mentioned() -> None:
 
 def test_211_a_node_without_its_type_label_can_still_drift() -> None:
     node = large("a", labels={"node.kubernetes.io/instance-type": ""})
-    verdict = disrupted(node, pods=[pod("p", "a")], types=BOTH)
+    verdict = disrupted(node, pods=[pod_on("p", "a")], types=BOTH)
     assert verdict.command.reason is Reason.DRIFTED
     assert "InstanceTypeNotFound" in verdict.command.detail
 
@@ -566,7 +568,7 @@ def test_a_reserved_node_may_be_of_a_type_that_is_sold_as_reserved_or_on_demand(
 def test_221_drift_launches_what_the_pods_need_whatever_it_costs() -> None:
     verdict = disrupted(
         small("a"),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         pools=[pool("default", rule("node.kubernetes.io/instance-type", "In", "large"), after="Never")],
         types=BOTH,
     )
@@ -577,7 +579,7 @@ def test_221_drift_launches_what_the_pods_need_whatever_it_costs() -> None:
 def test_221_drifted_nodes_whose_pods_fit_elsewhere_are_just_deleted() -> None:
     drifted = small("a", labels={"gone": "x"})
     wanted = pool("default", rule("gone", "DoesNotExist"), after="Never")
-    verdict = disrupted(drifted, large("b"), pods=[pod("p", "a"), pod("q", "b")], pools=[wanted], types=BOTH)
+    verdict = disrupted(drifted, large("b"), pods=[pod_on("p", "a"), pod_on("q", "b")], pools=[wanted], types=BOTH)
     assert verdict.command.nodes == ("a",)
     assert verdict.command.replacements == ()
 
@@ -585,7 +587,7 @@ def test_221_drifted_nodes_whose_pods_fit_elsewhere_are_just_deleted() -> None:
 def test_221_the_oldest_drift_goes_first_and_empty_nodes_before_it() -> None:
     nodes = [small(f"n{place}", labels={"gone": "x"}) for place in range(3)]
     case: dict[str, Any] = {
-        "pods": [pod("p0", "n0"), pod("p1", "n1")],
+        "pods": [pod_on("p0", "n0"), pod_on("p1", "n1")],
         "types": BOTH,
         "histories": [
             NodeHistory("n0", drifted_at=20),
@@ -601,11 +603,11 @@ def test_221_the_oldest_drift_goes_first_and_empty_nodes_before_it() -> None:
 
 
 def test_a_drifted_node_that_cannot_go_does_not_hold_up_the_others() -> None:
-    pinned = pod("p0", "n0", selector={"only": "here"})
+    pinned = pod_on("p0", "n0", selector={"only": "here"})
     nodes = [small("n0", labels={"gone": "x", "only": "here"}), small("n1", labels={"gone": "x"})]
     verdict = disrupted(
         *nodes,
-        pods=[pinned, pod("p1", "n1")],
+        pods=[pinned, pod_on("p1", "n1")],
         pools=[pool("default", rule("gone", "DoesNotExist"), after="Never", budgets=[{"nodes": "1"}])],
         types=BOTH,
     )
@@ -615,7 +617,7 @@ def test_a_drifted_node_that_cannot_go_does_not_hold_up_the_others() -> None:
 
 @pytest.mark.parametrize(("grace", "gone"), [(None, set()), ("300s", {"a"})])
 def test_223_a_protected_pod_blocks_drift_unless_it_has_a_deadline(grace: str | None, gone: set[str]) -> None:
-    marked = pod("p", "a", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
+    marked = pod_on("p", "a", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
     wanted = pool("default", rule("gone", "DoesNotExist"), after="Never", grace=grace)
     verdict = disrupted(small("a", labels={"gone": "x"}), pods=[marked], pools=[wanted], types=BOTH)
     assert verdict.removed == gone
@@ -625,7 +627,7 @@ def test_223_a_protected_pod_blocks_drift_unless_it_has_a_deadline(grace: str | 
 @pytest.mark.parametrize(("age_s", "gone"), [(3601, {"a"}), (3500, set())])
 def test_229_an_expired_node_is_replaced_before_it_goes(age_s: int, gone: set[str]) -> None:
     node = small("a", created_at=NOW - age_s)
-    verdict = disrupted(node, pods=[pod("p", "a")], pools=[pool(expire_after="1h", policy="WhenEmpty")], types=BOTH)
+    verdict = disrupted(node, pods=[pod_on("p", "a")], pools=[pool(expire_after="1h", policy="WhenEmpty")], types=BOTH)
     assert verdict.removed == gone
     for command in verdict.commands:
         assert command.reason is Reason.EXPIRED
@@ -636,7 +638,7 @@ def test_expiration_keeps_to_budgets() -> None:
     nodes = [small(f"n{place}", created_at=NOW - 7200) for place in range(10)]
     verdict = disrupted(
         *nodes,
-        pods=[pod(f"p{place}", f"n{place}") for place in range(10)],
+        pods=[pod_on(f"p{place}", f"n{place}") for place in range(10)],
         pools=[pool(expire_after="1h", budgets=[{"nodes": "20%"}])],
         types=BOTH,
     )
@@ -645,7 +647,7 @@ def test_expiration_keeps_to_budgets() -> None:
 
 def test_the_order_of_the_input_does_not_matter() -> None:
     nodes = [large(f"n{place}") for place in range(5)]
-    bound = [*pods(3, "p", node="n1", cpu="1"), *pods(2, "q", node="n3", cpu="2"), pod("r", "n0")]
+    bound = [*pods(3, "p", node="n1", cpu="1"), *pods(2, "q", node="n3", cpu="2"), pod_on("r", "n0")]
     one = disrupted(*nodes, pods=bound, types=BOTH)
     assert one.decision == disrupted(*reversed(nodes), pods=bound[::-1], types=BOTH).decision
 
@@ -665,7 +667,7 @@ def fixed(name: str, **fields: Any) -> Standing:
 def test_drifted_nodes_of_a_static_pool_are_replaced_one_by_one_by_nodes_of_it() -> None:
     wanted = static(3, rule("gone", "DoesNotExist"), budgets=[{"nodes": "2"}])
     nodes = [fixed(f"n{place}", labels={"gone": "x"}) for place in range(3)]
-    verdict = disrupted(*nodes, pods=[pod("p", "n0")], pools=[wanted, pool()], types=BOTH)
+    verdict = disrupted(*nodes, pods=[pod_on("p", "n0")], pools=[wanted, pool()], types=BOTH)
     assert [command.nodes for command in verdict.commands] == [("n1",), ("n2",)]
     for command in verdict.commands:
         assert command.method is Method.STATIC_DRIFT
@@ -681,7 +683,7 @@ def test_a_static_pool_that_lacks_nodes_gets_those_before_others_are_replaced() 
 
 
 def test_253_a_static_pool_with_fewer_replicas_gives_nodes_up() -> None:
-    case: dict[str, Any] = {"pods": [pod("p", "a"), pod("q", "b"), pod("r", "b")], "types": BOTH}
+    case: dict[str, Any] = {"pods": [pod_on("p", "a"), pod_on("q", "b"), pod_on("r", "b")], "types": BOTH}
     nodes = [fixed("a"), fixed("b"), fixed("c")]
     one = disrupted(*nodes, pools=[static(2, budgets=[{"nodes": "0"}])], **case)
     assert (one.command.nodes, one.command.reason) == (("c",), Reason.SCALED_DOWN)
@@ -701,7 +703,7 @@ ORDERED = rule("node.kubernetes.io/instance-type", "In", "large", "*")
 
 
 def test_a_node_of_a_fallback_tier_goes_when_the_preferred_one_has_capacity_again() -> None:
-    case: dict[str, Any] = {"pods": [pod("p", "a")], "pools": [pool("default", ON_DEMAND, ORDERED)]}
+    case: dict[str, Any] = {"pods": [pod_on("p", "a")], "pools": [pool("default", ON_DEMAND, ORDERED)]}
     verdict = disrupted(small("a", tier=1), **case, types=BOTH)
     assert verdict.command.method is Method.CLIMB_BACK
     assert verdict.command.replacements[0].instance_types == ("large",)
@@ -723,7 +725,7 @@ def test_a_node_of_a_fallback_tier_goes_when_the_preferred_one_has_capacity_agai
     ids=["too young", "no budget", "pods have just been moved there", "only when empty", "never"],
 )
 def test_nodes_climb_back_in_their_time(fields: dict[str, Any]) -> None:
-    case = {"pods": [pod("p", "a")], "pools": [pool("default", ON_DEMAND, ORDERED)], "types": BOTH, **fields}
+    case = {"pods": [pod_on("p", "a")], "pools": [pool("default", ON_DEMAND, ORDERED)], "types": BOTH, **fields}
     assert disrupted(small("a", tier=1), **case).removed == set()
 
 
@@ -731,7 +733,7 @@ def test_nodes_climb_back_one_at_a_time() -> None:
     verdict = disrupted(
         small("a", tier=1),
         small("b", tier=1),
-        pods=[pod("p", "a", cpu="3"), pod("q", "b", cpu="3")],
+        pods=[pod_on("p", "a", cpu="3"), pod_on("q", "b", cpu="3")],
         pools=[pool("default", ON_DEMAND, ORDERED)],
         types=BOTH,
     )
@@ -743,7 +745,7 @@ def test_nodes_climb_back_one_at_a_time() -> None:
 
 def test_175_what_a_budget_held_back_goes_as_soon_as_it_allows() -> None:
     nights = {"nodes": "0", "schedule": "0 7 * * *", "duration": "2h"}
-    case: dict[str, Any] = {"pods": [pod("p", "a")], "pools": [pool(budgets=[{"nodes": "100%"}, nights])]}
+    case: dict[str, Any] = {"pods": [pod_on("p", "a")], "pools": [pool(budgets=[{"nodes": "100%"}, nights])]}
     held = disrupted(large("a"), types=BOTH, **case)
     assert "no allowed disruptions" in held.blocked("a") or "budget 1" in held.blocked("a")
     assert disrupted(large("a"), types=BOTH, now=NOW + 3601, **case).removed == {"a"}
@@ -754,7 +756,7 @@ def test_177_drift_keeps_to_budgets_with_what_is_under_way(busy: tuple[str, ...]
     nodes = [small(f"n{place}", labels={"gone": "x"} if place < 5 else {}) for place in range(10)]
     verdict = disrupted(
         *nodes,
-        pods=[pod(f"p{place}", f"n{place}", cpu="3") for place in range(10)],
+        pods=[pod_on(f"p{place}", f"n{place}", cpu="3") for place in range(10)],
         pools=[pool("default", rule("gone", "DoesNotExist"), after="Never", budgets=[{"nodes": "30%"}])],
         types=BOTH,
         busy=busy,
@@ -766,7 +768,7 @@ def test_177_every_pool_drifts_within_its_own_budget() -> None:
     rules = rule("gone", "DoesNotExist")
     pools = [pool(f"p{place}", rules, after="Never", budgets=[{"nodes": "1"}]) for place in range(10)]
     nodes = [small(f"n{p}-{place}", pool=f"p{p}", labels={"gone": "x"}) for p in range(10) for place in range(2)]
-    bound = [pod(f"p-{item.node.metadata.name}", item.node.metadata.name, cpu="3") for item in nodes]
+    bound = [pod_on(f"p-{item.node.metadata.name}", item.node.metadata.name, cpu="3") for item in nodes]
     assert len(disrupted(*nodes, pods=bound, pools=pools, types=BOTH).removed) == 10
 
 
@@ -775,7 +777,7 @@ def test_195_a_node_that_has_not_settled_takes_no_moved_pods(after: str, used: b
     verdict = disrupted(
         large("a"),
         large("b", pool="fresh"),
-        pods=[pod("p", "a"), pod("q", "b")],
+        pods=[pod_on("p", "a"), pod_on("q", "b")],
         pools=[pool("default", ON_DEMAND), pool("fresh", ON_DEMAND, after=after)],
         types=[LARGE],
         histories=[NodeHistory("b", last_pod_event_at=NOW - 10)],
@@ -787,7 +789,7 @@ def test_195_a_new_node_may_take_what_an_unsettled_one_may_not() -> None:
     verdict = disrupted(
         large("a"),
         large("b", pool="fresh"),
-        pods=[pod("p", "a"), pod("q", "b")],
+        pods=[pod_on("p", "a"), pod_on("q", "b")],
         pools=[pool("default", ON_DEMAND), pool("fresh", ON_DEMAND, after="60s")],
         types=BOTH,
         histories=[NodeHistory("b", last_pod_event_at=NOW - 10)],
@@ -796,24 +798,24 @@ def test_195_a_new_node_may_take_what_an_unsettled_one_may_not() -> None:
     assert len(verdict.command.replacements) == 1
 
 
-GUARDED = pod("guarded", "a", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
-LABELLED = pod("labelled", "a", metadata={"labels": {"app": "db"}})
+GUARDED = pod_on("guarded", "a", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
+LABELLED = pod_on("labelled", "a", metadata={"labels": {"app": "db"}})
 
 
 @pytest.mark.parametrize(
     ("then", "fields"),
     [
-        ([pod("p", "a"), GUARDED], {}),
-        ([pod("p", "a"), LABELLED], {"budgets": [pdb("db", 0, app="db")]}),
-        ([pod("p", "a"), *pods(4, "more", node="a", cpu="3")], {}),
-        ([pod("p", "a"), pod("waits", cpu="10")], {}),
-        ([pod("p", "a")], {"types": [LARGE]}),
+        ([pod_on("p", "a"), GUARDED], {}),
+        ([pod_on("p", "a"), LABELLED], {"budgets": [pdb("db", 0, app="db")]}),
+        ([pod_on("p", "a"), *pods(4, "more", node="a", cpu="3")], {}),
+        ([pod_on("p", "a"), pod_on("waits", cpu="10")], {}),
+        ([pod_on("p", "a")], {"types": [LARGE]}),
     ],
     ids=["do-not-disrupt", "blocking budget", "more pods", "nominated", "the cheaper type is gone"],
 )
 def test_199_what_no_longer_holds_at_the_second_look_is_not_begun(then: list[Pod], fields: dict[str, Any]) -> None:
     case: dict[str, Any] = {"pools": [pool("default", ON_DEMAND)], "types": BOTH}
-    first = disrupted(large("a"), pods=[pod("p", "a")], **case)
+    first = disrupted(large("a"), pods=[pod_on("p", "a")], **case)
     assert first.removed == {"a"}
     _, known = confirmed((), first.commands, NOW)
     assert confirmed(known, first.commands, NOW + 60)[0] == first.commands
@@ -822,7 +824,9 @@ def test_199_what_no_longer_holds_at_the_second_look_is_not_begun(then: list[Pod
 
 
 def test_203_of_two_equal_nodes_the_one_whose_disruption_costs_less_goes() -> None:
-    verdict = disrupted(large("a"), large("b"), pods=[pod("p", "a"), pod("q", "a"), pod("r", "b")], types=[LARGE])
+    verdict = disrupted(
+        large("a"), large("b"), pods=[pod_on("p", "a"), pod_on("q", "a"), pod_on("r", "b")], types=[LARGE]
+    )
     assert verdict.command.nodes == ("b",)
 
 
@@ -830,7 +834,7 @@ def test_205_a_node_that_pods_of_a_leaving_node_will_use_stays() -> None:
     verdict = disrupted(
         large("leaves", deleting=True),
         large("takes"),
-        pods=[pod("p", "leaves"), pod("q", "takes")],
+        pods=[pod_on("p", "leaves"), pod_on("q", "takes")],
         pools=[pool("default", ON_DEMAND)],
         types=BOTH,
     )
@@ -848,7 +852,7 @@ def test_207_a_preference_can_keep_a_node_unless_preferences_are_ignored(policy:
     verdict = disrupted(
         large("a"),
         large("b"),
-        pods=[pod("p", "a", **apart), pod("q", "b", **apart)],
+        pods=[pod_on("p", "a", **apart), pod_on("q", "b", **apart)],
         pools=[pool("default", ON_DEMAND)],
         types=[LARGE],
         scheduling_settings=SchedulingSettings(preference_policy=policy),

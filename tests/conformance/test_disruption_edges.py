@@ -17,6 +17,10 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.model.snapshot import SchedulingSettings
+from tests.builders.claims import node_claim
+from tests.builders.nodes import node as foreign_node
+from tests.builders.pods import pod_on
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import (
     BOTH,
@@ -27,14 +31,10 @@ from tests.conformance.disruptions import (
     disrupted,
     large,
     pdb,
-    pod,
-    pool,
     small,
     standing,
 )
-from tests.conformance.given import NOW, claim_volumes, pv, pvc, rule
-from tests.conformance.given import node as foreign_node
-from tests.node_claims import node_claim
+from tests.conformance.given import NOW, claim_volumes, pv, pvc
 
 MIRROR = {"ownerReferences": [{"kind": "Node", "name": "a", "uid": "node-a", "controller": True}]}
 DAEMON = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
@@ -45,7 +45,7 @@ ENDING = {"deletionTimestamp": rfc3339(NOW - 5)}
 
 def guarded(name: str, node: str = "a", value: str = "true", **fields: Any) -> Pod:
     meta = {"annotations": {"karpenter.sh/do-not-disrupt": value}, **fields.pop("metadata", {})}
-    return pod(name, node, metadata=meta, **fields)
+    return pod_on(name, node, metadata=meta, **fields)
 
 
 # Who is protected, and from what
@@ -86,7 +86,7 @@ def guarded(name: str, node: str = "a", value: str = "true", **fields: Any) -> P
 def test_which_annotated_pods_keep_their_node(protected: Pod, *, goes: bool, drifts: bool) -> None:
     node = large("a", labels={"gone": "x"} if drifts else {})
     wanted = pool("default", ON_DEMAND, rule("gone", "DoesNotExist"))
-    verdict = disrupted(node, pods=[pod("p", "a"), protected], pools=[wanted], types=BOTH)
+    verdict = disrupted(node, pods=[pod_on("p", "a"), protected], pools=[wanted], types=BOTH)
     assert (verdict.removed == {"a"}) is goes
     assert goes or "do-not-disrupt" in verdict.blocked("a")
 
@@ -94,20 +94,20 @@ def test_which_annotated_pods_keep_their_node(protected: Pod, *, goes: bool, dri
 @pytest.mark.parametrize(
     ("covered", "goes"),
     [
-        (pod("g", "a", metadata={"labels": {"app": "db"}}), False),
-        (pod("g", "a", metadata={"labels": {"app": "db"}, **DAEMON}), False),
-        (pod("g", "a", metadata={"labels": {"app": "db"}, **MIRROR}), True),
-        (pod("g", "a", metadata={"labels": {"app": "db"}, **ENDING}), True),
-        (pod("g", "a", metadata={"labels": {"app": "db"}}, status={"phase": "Succeeded"}), True),
-        (pod("g", "a", metadata={"labels": {"app": "db"}, "namespace": "elsewhere"}), True),
-        (pod("g", "a", metadata={"labels": {"app": "db"}}, tolerations=[{"operator": "Exists"}]), True),
+        (pod_on("g", "a", metadata={"labels": {"app": "db"}}), False),
+        (pod_on("g", "a", metadata={"labels": {"app": "db"}, **DAEMON}), False),
+        (pod_on("g", "a", metadata={"labels": {"app": "db"}, **MIRROR}), True),
+        (pod_on("g", "a", metadata={"labels": {"app": "db"}, **ENDING}), True),
+        (pod_on("g", "a", metadata={"labels": {"app": "db"}}, status={"phase": "Succeeded"}), True),
+        (pod_on("g", "a", metadata={"labels": {"app": "db"}, "namespace": "elsewhere"}), True),
+        (pod_on("g", "a", metadata={"labels": {"app": "db"}}, tolerations=[{"operator": "Exists"}]), True),
     ],
     ids=["plain", "daemon", "mirror", "ending", "done", "other namespace", "tolerates"],
 )
 def test_which_pods_a_blocking_budget_covers(covered: Pod, *, goes: bool) -> None:
     verdict = disrupted(
         large("a"),
-        pods=[pod("p", "a"), covered],
+        pods=[pod_on("p", "a"), covered],
         pools=[pool("default", ON_DEMAND)],
         types=BOTH,
         budgets=[pdb("db", 0, app="db")],
@@ -122,10 +122,10 @@ def test_which_pods_a_blocking_budget_covers(covered: Pod, *, goes: bool) -> Non
 def test_a_deadline_opens_the_way_for_drift_and_for_nothing_that_saves_money(
     how: str, grace: str | None, *, drifts: bool, goes: bool
 ) -> None:
-    protected = guarded("g") if how == "annotation" else pod("g", "a", metadata={"labels": {"app": "db"}})
+    protected = guarded("g") if how == "annotation" else pod_on("g", "a", metadata={"labels": {"app": "db"}})
     verdict = disrupted(
         large("a", labels={"gone": "x"} if drifts else {}),
-        pods=[pod("p", "a"), protected],
+        pods=[pod_on("p", "a"), protected],
         pools=[pool("default", ON_DEMAND, rule("gone", "DoesNotExist"), grace=grace)],
         types=BOTH,
         budgets=[pdb("db", 0, app="db")],
@@ -158,7 +158,7 @@ def test_pods_whose_spec_of_a_budget_forbids_what_its_status_allows_move_with_th
     spec = claim_volumes("data") if with_volumes else {}
     verdict = disrupted(
         large("a", labels={"gone": "x"}),
-        pods=[pod("g", "a", metadata={"labels": {"app": "db"}}, spec=spec)],
+        pods=[pod_on("g", "a", metadata={"labels": {"app": "db"}}, spec=spec)],
         pools=[pool("default", ON_DEMAND, rule("gone", "DoesNotExist"), grace=grace)],
         types=BOTH,
         budgets=[budget],
@@ -175,7 +175,7 @@ def test_consolidation_removes_no_node_whose_guarded_pod_has_no_other_place(*, w
     spec = claim_volumes("data") if with_volumes else {}
     verdict = disrupted(
         small("a"),
-        pods=[pod("g", "a", cpu="3", metadata={"labels": {"app": "db"}}, spec=spec)],
+        pods=[pod_on("g", "a", cpu="3", metadata={"labels": {"app": "db"}}, spec=spec)],
         pools=[pool("default", ON_DEMAND)],
         types=BOTH[:1],
         budgets=[pdb("db", 1, app="db")],
@@ -199,12 +199,12 @@ def test_the_longest_duration_of_all_pods_counts() -> None:
 @pytest.mark.parametrize(
     ("left", "reason"),
     [
-        (pod("p", "a", metadata={**REPLICA, **ENDING}), Reason.EMPTY),
-        (pod("p", "a", metadata={**STATEFUL, **ENDING}), Reason.UNDERUTILIZED),
-        (pod("p", "a", metadata=DAEMON), Reason.EMPTY),
-        (pod("p", "a", metadata=MIRROR), Reason.EMPTY),
-        (pod("p", "a", status={"phase": "Succeeded"}), Reason.EMPTY),
-        (pod("p", "a"), Reason.UNDERUTILIZED),
+        (pod_on("p", "a", metadata={**REPLICA, **ENDING}), Reason.EMPTY),
+        (pod_on("p", "a", metadata={**STATEFUL, **ENDING}), Reason.UNDERUTILIZED),
+        (pod_on("p", "a", metadata=DAEMON), Reason.EMPTY),
+        (pod_on("p", "a", metadata=MIRROR), Reason.EMPTY),
+        (pod_on("p", "a", status={"phase": "Succeeded"}), Reason.EMPTY),
+        (pod_on("p", "a"), Reason.UNDERUTILIZED),
     ],
     ids=["ending", "ending of a StatefulSet", "daemon", "mirror", "done", "bare"],
 )
@@ -216,7 +216,7 @@ def test_what_makes_a_node_empty(left: Pod, reason: Reason) -> None:
 def test_pods_that_cost_nothing_to_move_leave_a_node_empty_and_are_counted() -> None:
     cheap = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-2147483647"}}
     wanted = pool("default", ON_DEMAND, policy="WhenEmpty")
-    verdict = disrupted(large("a"), pods=[pod("p", "a", metadata=cheap)], pools=[wanted], types=BOTH)
+    verdict = disrupted(large("a"), pods=[pod_on("p", "a", metadata=cheap)], pools=[wanted], types=BOTH)
     assert (verdict.command.reason, verdict.command.moved) == (Reason.EMPTY, 1)
 
 
@@ -230,7 +230,7 @@ def test_an_empty_node_that_has_drifted_too_goes_once() -> None:
 def test_the_pods_of_a_drifted_node_have_no_home_on_an_empty_one_that_goes_now() -> None:
     wanted = pool("default", rule("gone", "DoesNotExist"), ON_DEMAND)
     nodes = [large("a", labels={"gone": "x"}), large("b")]
-    verdict = disrupted(*nodes, pods=[pod("p", "a")], pools=[wanted], types=BOTH)
+    verdict = disrupted(*nodes, pods=[pod_on("p", "a")], pools=[wanted], types=BOTH)
     assert verdict.removed == {"a", "b"}
     (drifted,) = [command for command in verdict.commands if command.nodes == ("a",)]
     assert (len(drifted.replacements), drifted.placements) == (1, ())
@@ -240,7 +240,7 @@ def test_a_node_that_takes_the_pods_of_an_expired_one_drifts_later() -> None:
     wanted = pool("default", rule("gone", "DoesNotExist"), ON_DEMAND, expire_after="1h")
     expired = large("a", created_at=NOW - 3700)
     drifted = large("b", created_at=NOW - 60, labels={"gone": "x"})
-    bound = [pod("p", "a"), pod("q", "b")]
+    bound = [pod_on("p", "a"), pod_on("q", "b")]
     verdict = disrupted(expired, drifted, pods=bound, pools=[wanted], types=BOTH)
     assert verdict.command.nodes == ("a",)
     assert [place.name for place in verdict.command.placements] == ["b"]
@@ -251,7 +251,7 @@ def test_no_pod_goes_to_a_node_of_a_static_pool_that_is_being_replaced() -> None
     moving = pool("default", rule("gone", "DoesNotExist"), ON_DEMAND)
     static = pool("fixed", rule("gone", "DoesNotExist"), ON_DEMAND, replicas=1)
     nodes = [large("a", labels={"gone": "x"}), large("b", pool="fixed", labels={"gone": "x"})]
-    verdict = disrupted(*nodes, pods=[pod("p", "a"), pod("q", "b")], pools=[moving, static], types=BOTH)
+    verdict = disrupted(*nodes, pods=[pod_on("p", "a"), pod_on("q", "b")], pools=[moving, static], types=BOTH)
     assert verdict.removed == {"a", "b"}
     assert [command.placements for command in verdict.commands] == [(), ()]
 
@@ -262,7 +262,7 @@ def test_drift_does_not_ask_for_the_consolidation_policy(policy: str, after: str
     verdict = disrupted(
         large("a", labels={"gone": "x"}),
         large("b", labels={"gone": "x"}),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         pools=[wanted],
         types=BOTH,
     )
@@ -275,7 +275,7 @@ def test_drift_does_not_ask_for_the_consolidation_policy(policy: str, after: str
 )
 def test_a_node_that_may_not_be_consolidated_says_why(policy: str, after: str, words: str) -> None:
     verdict = disrupted(
-        large("a"), pods=[pod("p", "a")], pools=[pool("default", policy=policy, after=after)], types=BOTH
+        large("a"), pods=[pod_on("p", "a")], pools=[pool("default", policy=policy, after=after)], types=BOTH
     )
     assert verdict.removed == set()
     assert words in verdict.blocked("a")
@@ -291,7 +291,7 @@ def test_a_node_that_may_not_be_consolidated_says_why(policy: str, after: str, w
 )
 def test_a_node_without_its_labels_is_not_consolidated_and_says_why(label: str, words: str) -> None:
     verdict = disrupted(
-        large("a", labels={label: ""}), pods=[pod("p", "a")], pools=[pool("default", ON_DEMAND)], types=BOTH
+        large("a", labels={label: ""}), pods=[pod_on("p", "a")], pools=[pool("default", ON_DEMAND)], types=BOTH
     )
     assert words in verdict.blocked("a") or verdict.command.reason is Reason.DRIFTED
 
@@ -302,7 +302,7 @@ def test_a_node_without_its_labels_is_not_consolidated_and_says_why(label: str, 
 def test_pods_do_not_move_onto_a_node_that_is_not_initialized() -> None:
     fresh = small("fresh", initialized=False, state=ClaimState.REGISTERED)
     verdict = disrupted(
-        small("a"), fresh, pods=[pod("p", "a", cpu="3")], pools=[pool("default", ON_DEMAND)], types=[SMALL]
+        small("a"), fresh, pods=[pod_on("p", "a", cpu="3")], pools=[pool("default", ON_DEMAND)], types=[SMALL]
     )
     assert verdict.removed == set()
 
@@ -312,14 +312,14 @@ def test_a_node_of_somebody_else_hides_none_that_is_not_initialized() -> None:
     wanted = pool("default", rule("gone", "DoesNotExist"), ON_DEMAND)
     coming = large("b", state=ClaimState.REGISTERED, initialized=False)
     nodes = [foreign, large("a", labels={"gone": "x"}), coming]
-    verdict = disrupted(*nodes, pods=[pod("p", "a")], pools=[wanted], types=BOTH)
+    verdict = disrupted(*nodes, pods=[pod_on("p", "a")], pools=[wanted], types=BOTH)
     assert (len(verdict.command.replacements), verdict.command.placements) == (1, ())
 
 
 def test_pods_move_onto_room_of_others() -> None:
     theirs = Standing(foreign_node("theirs", cpu="8", memory="16Gi"), None)
     verdict = disrupted(
-        small("a"), theirs, pods=[pod("p", "a", cpu="3")], pools=[pool("default", ON_DEMAND)], types=[SMALL]
+        small("a"), theirs, pods=[pod_on("p", "a", cpu="3")], pools=[pool("default", ON_DEMAND)], types=[SMALL]
     )
     assert verdict.removed == {"a"}
     assert verdict.command.replacements == ()
@@ -333,7 +333,7 @@ def test_pods_do_not_move_onto_a_node_that_takes_none(fields: dict[str, Any]) ->
     verdict = disrupted(
         small("a"),
         shut,
-        pods=[pod("p", "a", cpu="3"), pod("q", "shut", cpu="500m")],
+        pods=[pod_on("p", "a", cpu="3"), pod_on("q", "shut", cpu="500m")],
         pools=[pool("default", ON_DEMAND)],
         types=[SMALL],
     )
@@ -341,11 +341,11 @@ def test_pods_do_not_move_onto_a_node_that_takes_none(fields: dict[str, Any]) ->
 
 
 def test_a_pod_that_waits_for_ever_holds_nothing_up() -> None:
-    impossible = pod("never", selector={"no-such": "label"})
+    impossible = pod_on("never", selector={"no-such": "label"})
     verdict = disrupted(
         large("a"),
         large("b"),
-        pods=[pod("p", "a"), pod("q", "b"), impossible],
+        pods=[pod_on("p", "a"), pod_on("q", "b"), impossible],
         pools=[pool("default", ON_DEMAND)],
         types=BOTH,
     )
@@ -353,11 +353,11 @@ def test_a_pod_that_waits_for_ever_holds_nothing_up() -> None:
 
 
 def test_a_node_whose_pod_fits_nowhere_else_stays() -> None:
-    pinned = pod("p", "a", selector={"only": "here"})
+    pinned = pod_on("p", "a", selector={"only": "here"})
     verdict = disrupted(
         large("a", labels={"only": "here"}),
         large("b"),
-        pods=[pinned, pod("q", "b")],
+        pods=[pinned, pod_on("q", "b")],
         pools=[pool("default", ON_DEMAND)],
         types=BOTH,
     )
@@ -367,7 +367,7 @@ def test_a_node_whose_pod_fits_nowhere_else_stays() -> None:
 
 def test_a_broken_pool_stops_nobody() -> None:
     broken = pool("broken", rule("node.kubernetes.io/instance-type", "In", "no-such-type"))
-    verdict = disrupted(large("a"), pods=[pod("p", "a")], pools=[pool("default", ON_DEMAND), broken], types=BOTH)
+    verdict = disrupted(large("a"), pods=[pod_on("p", "a")], pools=[pool("default", ON_DEMAND), broken], types=BOTH)
     assert verdict.removed == {"a"}
 
 
@@ -379,7 +379,9 @@ def spread(zone: str, place: int) -> list[Any]:
         "labelSelector": {"matchLabels": {"app": "web"}},
     }
     name = f"n{place}"
-    body = pod(f"p{place}", name, metadata={"labels": {"app": "web"}}, spec={"topologySpreadConstraints": [constraint]})
+    body = pod_on(
+        f"p{place}", name, metadata={"labels": {"app": "web"}}, spec={"topologySpreadConstraints": [constraint]}
+    )
     return [large(name, zone=zone), body]
 
 
@@ -405,7 +407,7 @@ def test_pods_that_shun_each_other_keep_a_node_each() -> None:
     }
     verdict = disrupted(
         *(small(f"n{place}") for place in range(3)),
-        pods=[pod(f"p{place}", f"n{place}", **apart) for place in range(3)],
+        pods=[pod_on(f"p{place}", f"n{place}", **apart) for place in range(3)],
         pools=[pool("default", ON_DEMAND)],
         types=[SMALL],
     )
@@ -423,7 +425,9 @@ def test_three_nodes_become_one(kinds: Sequence[str]) -> None:
         standing(f"n{place}", "dear", capacity_type=kind, cpu="3900m", memory="8000Mi")
         for place, kind in enumerate(kinds)
     ]
-    verdict = disrupted(*nodes, pods=[pod(f"p{place}", f"n{place}", cpu="3") for place in range(3)], types=[dear, wide])
+    verdict = disrupted(
+        *nodes, pods=[pod_on(f"p{place}", f"n{place}", cpu="3") for place in range(3)], types=[dear, wide]
+    )
     assert verdict.removed == {"n0", "n1", "n2"}
     assert [claim.instance_types for claim in verdict.command.replacements] == [("wide",)]
 
@@ -432,7 +436,7 @@ def test_two_nodes_do_not_become_one_of_their_own_type() -> None:
     verdict = disrupted(
         large("a"),
         large("b"),
-        pods=[pod("p", "a", cpu="6"), pod("q", "b", cpu="6")],
+        pods=[pod_on("p", "a", cpu="6"), pod_on("q", "b", cpu="6")],
         pools=[pool("default", ON_DEMAND)],
         types=[LARGE],
     )
@@ -446,7 +450,7 @@ def test_min_values_are_not_given_up_to_save_money(policy: str) -> None:
     kinds = rule("node.kubernetes.io/instance-type", "In", "small", "large", "third", min_values=2)
     verdict = disrupted(
         large("a"),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         pools=[pool("default", ON_DEMAND, kinds)],
         types=[SMALL, LARGE, third],
         scheduling_settings=SchedulingSettings(min_values_policy=policy),
@@ -471,13 +475,13 @@ def test_min_values_are_not_given_up_to_save_money(policy: str) -> None:
 )
 def test_what_uses_up_a_budget(others: list[dict[str, Any]], gone: int) -> None:
     busy = [small(f"other-{place}", **fields) for place, fields in enumerate(others)]
-    bound = [pod(f"o{place}", f"other-{place}") for place in range(len(others))]
+    bound = [pod_on(f"o{place}", f"other-{place}") for place in range(len(others))]
     verdict = disrupted(small("a"), *busy, pods=bound, pools=[pool(budgets=[{"nodes": "1"}])], types=BOTH)
     assert len(verdict.removed) == gone
 
 
 def test_a_budget_of_one_reason_leaves_the_others_alone() -> None:
-    case: dict[str, Any] = {"pods": [pod("p", "b")], "types": BOTH}
+    case: dict[str, Any] = {"pods": [pod_on("p", "b")], "types": BOTH}
     nodes = [large("a"), large("b")]
     no_empty = pool("default", ON_DEMAND, budgets=[{"nodes": "0", "reasons": ["Empty"]}, {"nodes": "100%"}])
     verdict = disrupted(*nodes, pools=[no_empty], **case)
@@ -492,7 +496,7 @@ def test_deletion_cost_and_priority_weigh_pods() -> None:
     verdict = disrupted(
         large("a"),
         large("b"),
-        pods=[pod("p", "a", priority=1_000_000_000), pod("q", "b", metadata=cheap), pod("r", "b")],
+        pods=[pod_on("p", "a", priority=1_000_000_000), pod_on("q", "b", metadata=cheap), pod_on("r", "b")],
         types=[LARGE],
     )
     assert verdict.command.nodes == ("b",)
@@ -501,7 +505,9 @@ def test_deletion_cost_and_priority_weigh_pods() -> None:
 @pytest.mark.parametrize("value", ["nonsense", "1e3", ""])
 def test_a_deletion_cost_that_is_no_number_counts_as_none(value: str) -> None:
     odd = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": value}}
-    verdict = disrupted(large("a"), pods=[pod("p", "a", metadata=odd)], pools=[pool("default", ON_DEMAND)], types=BOTH)
+    verdict = disrupted(
+        large("a"), pods=[pod_on("p", "a", metadata=odd)], pools=[pool("default", ON_DEMAND)], types=BOTH
+    )
     assert verdict.removed == {"a"}
 
 
@@ -540,7 +546,7 @@ def test_an_empty_node_that_goes_counts_for_its_limit_until_it_is_gone(*, with_v
     names = ("p", "q")
     spec = {name: claim_volumes(f"data-{name}") if with_volumes else {} for name in names}
     case: dict[str, Any] = {
-        "pods": [pod(name, "a", cpu="3", spec=spec[name]) for name in names],
+        "pods": [pod_on(name, "a", cpu="3", spec=spec[name]) for name in names],
         "types": BOTH,
         "volume_claims": [pvc(f"data-{name}", volume=f"disk-{name}") for name in names],
         "volumes": [pv(f"disk-{name}") for name in names],
@@ -574,7 +580,7 @@ def test_what_a_limit_allows_only_without_another_node_goes_together_with_that_n
         small("empty", pool="a", **outdated),
         small("left", pool="b", **outdated),
         small("other", pool="b", **outdated),
-        pods=[pod("p", "kept", cpu="3"), pod("q", "left", cpu="3")],
+        pods=[pod_on("p", "kept", cpu="3"), pod_on("q", "left", cpu="3")],
         pools=[preferred, retired],
         types=(SMALL,),
     )
@@ -589,7 +595,7 @@ def test_what_is_on_its_way_counts_for_its_limit(*, with_volumes: bool) -> None:
     known = small("e").claim
     assert known is not None
     case: dict[str, Any] = {
-        "pods": [pod(name, "a", cpu="3", spec=spec[name]) for name in names],
+        "pods": [pod_on(name, "a", cpu="3", spec=spec[name]) for name in names],
         "types": BOTH,
         "volume_claims": [pvc(f"data-{name}", volume=f"disk-{name}") for name in names],
         "volumes": [pv(f"disk-{name}") for name in names],
@@ -605,7 +611,7 @@ def test_pods_of_static_nodes_may_move_and_others_may_move_there() -> None:
     verdict = disrupted(
         small("s", pool="fixed"),
         small("a"),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         pools=[fixed, pool("default", ON_DEMAND)],
         types=BOTH,
     )
@@ -617,7 +623,11 @@ def test_pods_of_static_nodes_may_move_and_others_may_move_there() -> None:
 
 
 def test_a_node_of_a_patient_pool_is_taken_when_its_time_has_come() -> None:
-    case: dict[str, Any] = {"pods": [pod("p", "a")], "pools": [pool("default", ON_DEMAND, after="10m")], "types": BOTH}
+    case: dict[str, Any] = {
+        "pods": [pod_on("p", "a")],
+        "pools": [pool("default", ON_DEMAND, after="10m")],
+        "types": BOTH,
+    }
     history = [NodeHistory("a", initialized_at=NOW - 599, last_pod_event_at=NOW - 5000)]
     assert disrupted(large("a"), **case, histories=history).removed == set()
     assert disrupted(large("a"), **case, histories=history, now=NOW + 1).removed == {"a"}
@@ -627,7 +637,7 @@ def test_expiry_counts_from_the_claim_and_not_from_the_node() -> None:
     wanted = pool(expire_after="1h", policy="WhenEmpty")
     old_claim = small("a", created_at=NOW - 3700, born=rfc3339(NOW - 60))
     old_node = small("b", created_at=NOW - 60, born=rfc3339(NOW - 9000))
-    bound = [pod("p", "a", cpu="3"), pod("q", "b", cpu="3")]
+    bound = [pod_on("p", "a", cpu="3"), pod_on("q", "b", cpu="3")]
     assert disrupted(old_claim, old_node, pods=bound, pools=[wanted], types=BOTH).removed == {"a"}
 
 
@@ -635,7 +645,7 @@ def test_expiry_counts_from_the_claim_and_not_from_the_node() -> None:
 def test_a_node_whose_command_was_given_up_rests_and_the_others_go_on(*, drifts: bool) -> None:
     nodes = [large(name, labels={"gone": "x"} if drifts else {}) for name in ("a", "b")]
     case: dict[str, Any] = {
-        "pods": [pod("p", "a", cpu="3"), pod("q", "b", cpu="3")],
+        "pods": [pod_on("p", "a", cpu="3"), pod_on("q", "b", cpu="3")],
         "pools": [pool("default", ON_DEMAND, rule("gone", "DoesNotExist"))],
         "types": BOTH,
     }
@@ -663,7 +673,7 @@ def test_min_values_lengthen_the_list_of_a_spot_replacement(least: int, listed: 
     kinds = rule("node.kubernetes.io/instance-type", "Exists", min_values=least)
     verdict = disrupted(
         standing("a", "t29", capacity_type="spot", cpu="3900m", memory="8000Mi"),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         pools=[pool("default", kinds)],
         types=ladder(30),
     )
@@ -672,7 +682,9 @@ def test_min_values_lengthen_the_list_of_a_spot_replacement(least: int, listed: 
 
 def test_a_spot_node_among_the_fifteen_cheapest_stays() -> None:
     verdict = disrupted(
-        standing("a", "t14", capacity_type="spot", cpu="3900m", memory="8000Mi"), pods=[pod("p", "a")], types=ladder(40)
+        standing("a", "t14", capacity_type="spot", cpu="3900m", memory="8000Mi"),
+        pods=[pod_on("p", "a")],
+        types=ladder(40),
     )
     assert verdict.removed == set()
     assert "15 cheaper instance type" in verdict.blocked("a")
@@ -682,7 +694,7 @@ def test_several_spot_nodes_become_one_without_fifteen_types() -> None:
     wide = fake_type("wide", cpu="16", memory="32Gi", pods="50", price=3.0, offerings=(("spot", Z1),))
     dear = fake_type("dear", cpu="4", memory="8Gi", pods="20", price=2.0, offerings=(("spot", Z1),))
     nodes = [standing(f"n{place}", "dear", capacity_type="spot", cpu="3900m", memory="8000Mi") for place in range(3)]
-    bound = [pod(f"p{place}", f"n{place}", cpu="3") for place in range(3)]
+    bound = [pod_on(f"p{place}", f"n{place}", cpu="3") for place in range(3)]
     assert disrupted(*nodes, pods=bound, types=[dear, wide]).removed == {"n0", "n1", "n2"}
     forbidden = DisruptionSettings(spot_to_spot=False)
     assert disrupted(*nodes, pods=bound, types=[dear, wide], settings=forbidden).removed == set()
@@ -695,7 +707,7 @@ def test_a_single_node_of_a_balanced_pool_may_go() -> None:
     verdict = disrupted(
         large("a"),
         large("b", pool="plain"),
-        pods=[pod("p", "a"), pod("q", "b")],
+        pods=[pod_on("p", "a"), pod_on("q", "b")],
         pools=[pool("default", ON_DEMAND, policy="Balanced"), pool("plain", ON_DEMAND, after="Never")],
         types=[LARGE],
     )
@@ -743,7 +755,7 @@ def test_a_claim_that_has_not_heard_of_its_node_counts_once_towards_limits(behin
         Standing(joined.node, None if behind else joined.claim),
         pools=[pool("default", ON_DEMAND, limits={"cpu": "10"})],
         types=BOTH,
-        pods=[pod("small", "old"), pod("full", "new", cpu="3800m")],
+        pods=[pod_on("small", "old"), pod_on("full", "new", cpu="3800m")],
         coming=[launched],
     )
     assert verdict.removed == removed
@@ -770,7 +782,7 @@ def test_what_has_been_asked_for_and_has_no_node_is_said(state: ClaimState, said
 def test_a_node_is_as_old_as_its_claim_or_else_as_its_object() -> None:
     wanted = pool("default", ON_DEMAND, expire_after="1h")
     assert wanted.spec.template.spec.expire_after == "1h"
-    hour = {"pools": [wanted], "types": BOTH, "pods": [pod("p", "a")]}
+    hour = {"pools": [wanted], "types": BOTH, "pods": [pod_on("p", "a")]}
     young = {"created_at": NOW - 3599, "born": rfc3339(NOW - 7200)}
     assert disrupted(small("a", **young), **hour).removed == set()
     unknown = {"created_at": 0.0, "born": rfc3339(NOW - 3601)}
@@ -788,7 +800,7 @@ def test_a_node_is_as_old_as_its_claim_or_else_as_its_object() -> None:
 )
 def test_a_node_whose_label_is_lacking_is_not_consolidated(label: str, words: str) -> None:
     node = large("a", labels={label: ""}, created_at=NOW - 1800)  # too young to drift for it
-    verdict = disrupted(node, pods=[pod("p", "a")], types=BOTH)
+    verdict = disrupted(node, pods=[pod_on("p", "a")], types=BOTH)
     assert words in verdict.blocked("a")
 
 
@@ -796,7 +808,7 @@ def test_a_node_whose_label_is_lacking_is_not_consolidated(label: str, words: st
 def test_moved_pods_stay_until_they_have_settled(ago_s: float, stays: bool) -> None:
     verdict = disrupted(
         large("a"),
-        pods=[pod("p", "a")],
+        pods=[pod_on("p", "a")],
         pools=[pool("default", ON_DEMAND)],
         types=BOTH,
         histories=[NodeHistory("a", moved_in_at=NOW - ago_s)],
@@ -809,7 +821,7 @@ def test_moved_pods_stay_until_they_have_settled(ago_s: float, stays: bool) -> N
 def test_consolidate_after_is_over_when_as_many_seconds_have_passed(ago_s: float, stays: bool) -> None:
     history = NodeHistory("a", last_pod_event_at=NOW - ago_s)
     wanted = pool("default", ON_DEMAND, after="60s")
-    verdict = disrupted(large("a"), pods=[pod("p", "a")], pools=[wanted], types=BOTH, histories=[history])
+    verdict = disrupted(large("a"), pods=[pod_on("p", "a")], pools=[wanted], types=BOTH, histories=[history])
     assert (verdict.removed == set()) is stays
 
 
@@ -822,11 +834,11 @@ def test_pods_of_any_namespace_move_or_keep_their_node(namespace: str, fits: boo
         written = "" if namespace == "default" else namespace
         return replace(item, metadata=replace(item.metadata, namespace=written))
 
-    moved = of(pod("p", "a", cpu="1" if fits else "3"))
+    moved = of(pod_on("p", "a", cpu="1" if fits else "3"))
     verdict = disrupted(
         small("a"),
         small("b"),
-        pods=[moved, of(pod("q", "b", cpu="2"))],
+        pods=[moved, of(pod_on("q", "b", cpu="2"))],
         pools=[pool("default", ON_DEMAND)],
         types=[SMALL],
     )

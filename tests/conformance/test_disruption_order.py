@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from shiplap.disruption.commands import Blocked, Method, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, NodeHistory
@@ -13,10 +12,12 @@ from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.ceilings.ceiling_input import CeilingInput
-from shiplap.policies.ceilings.ceilings import HOURLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
+from tests.builders.pods import pod_on
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import fake_type
-from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, disrupted, large, pod, pool, small
-from tests.conformance.given import NOW, rule
+from tests.conformance.disruption_order import TINY, ceiling, fallen, static, tiny
+from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, disrupted, large, small
+from tests.conformance.given import NOW
 
 GONE = rule("gone", "DoesNotExist")
 DRIFTS = {"gone": "x"}
@@ -24,11 +25,6 @@ DRIFTS = {"gone": "x"}
 
 def one_at_a_time(*rules: Any, **fields: Any) -> NodePool:
     return pool("default", *rules, budgets=[{"nodes": "1"}], **fields)
-
-
-def static(name: str, replicas: int, *rules: Any, **fields: Any) -> NodePool:
-    made = pool(name, *rules, replicas=replicas, after="Never", **fields)
-    return structs.replace(made, spec=structs.replace(made.spec, limits={}))
 
 
 # Empty nodes
@@ -51,12 +47,12 @@ def test_money_is_said_in_millionths_of_a_dollar() -> None:
     odd = fake_type("small", cpu="4", memory="8Gi", pods="20", price=0.12345678)
     assert disrupted(small("a"), pools=[pool("default", ON_DEMAND)], types=[odd]).command.savings_hourly == 0.123457
     drifted = disrupted(
-        small("a", labels=DRIFTS), pods=[pod("p", "a")], pools=[pool("default", ON_DEMAND, GONE)], types=[odd]
+        small("a", labels=DRIFTS), pods=[pod_on("p", "a")], pools=[pool("default", ON_DEMAND, GONE)], types=[odd]
     )
     assert drifted.command.savings_hourly == 0.0
     dearer = fake_type("large", cpu="16", memory="32Gi", pods="50", price=1.98765432)
     wanted = pool("default", ON_DEMAND, rule("node.kubernetes.io/instance-type", "In", "large"))
-    moved = disrupted(small("a"), pods=[pod("p", "a")], pools=[wanted], types=[odd, dearer])
+    moved = disrupted(small("a"), pods=[pod_on("p", "a")], pools=[wanted], types=[odd, dearer])
     assert moved.command.savings_hourly == round(0.12345678 - 1.98765432, 6)
     replaced = disrupted(
         small("a", pool="fixed", labels=DRIFTS), pools=[static("fixed", 1, ON_DEMAND, GONE)], types=[odd]
@@ -73,7 +69,7 @@ def test_what_only_cheap_pods_need_says_so() -> None:
     cheap = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-2147483647"}}
     verdict = disrupted(
         large("a"),
-        pods=[pod("p", "a", metadata=cheap)],
+        pods=[pod_on("p", "a", metadata=cheap)],
         pools=[pool("default", ON_DEMAND, policy="WhenEmpty")],
         types=BOTH,
     )
@@ -94,7 +90,7 @@ def test_nodes_that_go_are_not_among_those_that_stay() -> None:
 
 def test_drift_is_told_apart_from_age_and_looked_for_on_every_node() -> None:
     nodes = [small("a"), small("b", labels=DRIFTS), small("c", made={"expire_after": "1h"}), small("d", labels=DRIFTS)]
-    bound = [pod(f"p{name}", name, cpu="3") for name in "abcd"]
+    bound = [pod_on(f"p{name}", name, cpu="3") for name in "abcd"]
     verdict = disrupted(*nodes, pods=bound, pools=[pool("default", ON_DEMAND, GONE, after="Never")], types=BOTH)
     assert verdict.decision.drifted == ("b", "d")
     assert [(command.nodes, command.reason) for command in verdict.commands] == [(("c",), Reason.EXPIRED)]
@@ -109,7 +105,7 @@ def test_nodes_of_a_pool_that_has_not_settled_keep_no_other_from_being_looked_at
         small("b", pool="b-pool", labels=DRIFTS),
         small("c", pool="a-pool", created_at=NOW - 3601, made={"expire_after": "1h"}),
     ]
-    bound = [pod(f"p{name}", name, cpu="3") for name in "abc"]
+    bound = [pod_on(f"p{name}", name, cpu="3") for name in "abc"]
     verdict = disrupted(*nodes, pods=bound, pools=pools, types=BOTH, unsettled=["a-pool"])
     assert verdict.decision.drifted == ("b",)
     assert [(command.nodes, command.reason) for command in verdict.commands] == [(("c",), Reason.EXPIRED)]
@@ -131,7 +127,7 @@ def test_of_drifted_nodes_those_go_first_that_have_drifted_longest_then_the_olde
     nodes = [small(name, labels=DRIFTS, created_at=created.get(name, NOW - 8000)) for name in "ab"]
     verdict = disrupted(
         *nodes,
-        pods=[pod(f"p{name}", name, cpu="3") for name in "ab"],
+        pods=[pod_on(f"p{name}", name, cpu="3") for name in "ab"],
         pools=[one_at_a_time(ON_DEMAND, GONE, after="Never")],
         types=BOTH,
         histories=[NodeHistory(name, drifted_at=at) for name, at in histories.items()],
@@ -140,14 +136,14 @@ def test_of_drifted_nodes_those_go_first_that_have_drifted_longest_then_the_olde
 
 
 def protected(name: str, node: str) -> Any:
-    return pod(name, node, cpu="3", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
+    return pod_on(name, node, cpu="3", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
 
 
 def test_a_protected_pod_is_the_reason_while_others_drift() -> None:
     verdict = disrupted(
         small("a", labels=DRIFTS),
         small("b", labels=DRIFTS),
-        pods=[protected("p", "a"), pod("q", "b", cpu="3")],
+        pods=[protected("p", "a"), pod_on("q", "b", cpu="3")],
         pools=[pool("default", ON_DEMAND, GONE, after="Never")],
         types=BOTH,
     )
@@ -176,7 +172,7 @@ def test_an_expired_node_with_a_protected_pod_is_overdue_unless_the_cluster_lets
 
 
 def test_an_expired_node_is_older_than_its_time_and_not_as_old() -> None:
-    wanted = {"pools": [pool("default", ON_DEMAND, after="Never")], "types": BOTH, "pods": [pod("p", "a")]}
+    wanted = {"pools": [pool("default", ON_DEMAND, after="Never")], "types": BOTH, "pods": [pod_on("p", "a")]}
     assert disrupted(small("a", created_at=NOW - 3600, made={"expire_after": "1h"}), **wanted).removed == set()
     assert disrupted(expired("a"), **wanted).command.method is Method.EXPIRATION
 
@@ -185,7 +181,7 @@ def test_expiration_comes_before_drift_and_they_share_a_budget() -> None:
     verdict = disrupted(
         small("a", labels=DRIFTS),
         expired("b"),
-        pods=[pod("p", "a", cpu="3"), pod("q", "b", cpu="3")],
+        pods=[pod_on("p", "a", cpu="3"), pod_on("q", "b", cpu="3")],
         pools=[one_at_a_time(ON_DEMAND, GONE, after="Never")],
         types=BOTH,
     )
@@ -210,7 +206,7 @@ def test_of_drifted_nodes_only_those_wait_that_take_pods_of_expired_ones() -> No
         large("a", created_at=NOW - 3700),
         large("b", **young),
         small("c", **young),
-        pods=[pod("p", "a"), pod("q", "b", cpu="13"), pod("r", "c", cpu="3")],
+        pods=[pod_on("p", "a"), pod_on("q", "b", cpu="13"), pod_on("r", "c", cpu="3")],
         pools=[wanted],
         types=BOTH,
     )
@@ -224,7 +220,7 @@ def test_of_drifted_nodes_only_those_wait_that_take_pods_of_expired_ones() -> No
 def test_the_reasons_of_nodes_that_go_together_are_all_named() -> None:
     nodes = [small("a", labels=DRIFTS), small("b", labels={"other": "x"})]
     wanted = pool("default", ON_DEMAND, GONE, rule("other", "DoesNotExist"), after="Never")
-    verdict = disrupted(*nodes, pods=[pod("p", "a"), pod("q", "b")], pools=[wanted], types=BOTH)
+    verdict = disrupted(*nodes, pods=[pod_on("p", "a"), pod_on("q", "b")], pools=[wanted], types=BOTH)
     assert verdict.command.nodes == ("a", "b")
     first, second = verdict.command.detail.split("; ")
     assert ("gone" in first, "other" in second) == (True, True)
@@ -233,7 +229,7 @@ def test_the_reasons_of_nodes_that_go_together_are_all_named() -> None:
 def test_a_node_whose_last_command_was_given_up_rests_unless_it_is_empty() -> None:
     history = NodeHistory("a", undone_at=NOW - 60, undone=1)
     case: dict[str, Any] = {"pools": [pool("default", ON_DEMAND, GONE, after="Never")], "types": BOTH}
-    used = disrupted(small("a", labels=DRIFTS), pods=[pod("p", "a")], histories=[history], **case)
+    used = disrupted(small("a", labels=DRIFTS), pods=[pod_on("p", "a")], histories=[history], **case)
     assert used.removed == set()
     empty = disrupted(small("a", labels=DRIFTS), histories=[history], **case)
     assert empty.removed == {"a"}
@@ -265,7 +261,7 @@ def test_a_surplus_node_says_what_it_saves_and_takes_no_pods_of_others() -> None
     nodes = [small("a", pool="fixed"), small("b", pool="fixed"), small("x", labels=DRIFTS)]
     verdict = disrupted(
         *nodes,
-        pods=[pod("p", "a", cpu="3"), pod("q", "x")],
+        pods=[pod_on("p", "a", cpu="3"), pod_on("q", "x")],
         pools=[static("fixed", 1, ON_DEMAND), pool("default", ON_DEMAND, GONE, after="Never")],
         types=BOTH,
     )
@@ -275,17 +271,11 @@ def test_a_surplus_node_says_what_it_saves_and_takes_no_pods_of_others() -> None
     assert "b" not in {place.name for place in drift.placements}
 
 
-def ceiling(limit: float, used: float, recovery_percent: int = 0) -> SpendingView:
-    """Dollars per hour of the cluster."""
-    whole = CeilingUse(CeilingScope.CLUSTER, HOURLY_PERIOD, int(limit * 1e6), int(used * 1e6), "test")
-    return SpendingView((structs.replace(whole, mode=CeilingMode.STOP, recovery_percent=recovery_percent),))
-
-
 def test_a_replacement_that_a_ceiling_refuses_holds_up_no_other() -> None:
     verdict = disrupted(
         large("a", labels=DRIFTS),
         small("b", labels=DRIFTS),
-        pods=[pod("p", "a", cpu="12"), pod("q", "b", cpu="3", selector={labels.INSTANCE_TYPE: "small"})],
+        pods=[pod_on("p", "a", cpu="12"), pod_on("q", "b", cpu="3", selector={labels.INSTANCE_TYPE: "small"})],
         pools=[pool("default", ON_DEMAND, GONE, after="Never")],
         types=BOTH,
         policies=(CeilingInput(ceiling(8, 5)),),
@@ -298,7 +288,7 @@ def test_a_replacement_that_a_ceiling_refuses_holds_up_no_other() -> None:
 def test_a_replacement_may_use_what_a_ceiling_keeps_for_recovery(used: float, gone: set[str]) -> None:
     verdict = disrupted(
         small("b", labels=DRIFTS),
-        pods=[pod("q", "b", cpu="3")],
+        pods=[pod_on("q", "b", cpu="3")],
         pools=[pool("default", ON_DEMAND, GONE, after="Never")],
         types=BOTH[:1],
         policies=(CeilingInput(ceiling(4, used, recovery_percent=50)),),
@@ -317,7 +307,7 @@ def test_a_replacement_is_refused_where_any_of_its_types_is_too_dear() -> None:
     """Its list of types is decided: one of them may be launched."""
     verdict = disrupted(
         small("b", labels=DRIFTS),
-        pods=[pod("q", "b", cpu="3")],
+        pods=[pod_on("q", "b", cpu="3")],
         pools=[pool("default", ON_DEMAND, GONE, after="Never")],
         types=BOTH,
         policies=(CeilingInput(ceiling(4, 2)),),
@@ -343,7 +333,7 @@ def test_a_node_that_is_out_of_service_uses_up_a_budget(other: Standing, busy: l
     verdict = disrupted(
         small("a", labels=DRIFTS),
         other,
-        pods=[pod("p", "a", cpu="3"), pod("q", "b", cpu="3")],
+        pods=[pod_on("p", "a", cpu="3"), pod_on("q", "b", cpu="3")],
         pools=[one_at_a_time(ON_DEMAND, GONE, after="Never")],
         types=BOTH,
         busy=busy,
@@ -352,26 +342,6 @@ def test_a_node_that_is_out_of_service_uses_up_a_budget(other: Standing, busy: l
 
 
 # Fallback tiers
-
-ORDERED = rule("node.kubernetes.io/instance-type", "In", "large", "small", "*")
-TINY = fake_type("tiny", cpu="4", memory="8Gi", pods="20", price=0.9)
-
-
-def fallen(*nodes: Standing, after_s: float = 3600.0, **fields: Any) -> Any:
-    case: dict[str, Any] = {
-        "pods": [pod(f"p{item.node.metadata.name}", item.node.metadata.name, cpu="3") for item in nodes],
-        "pools": [pool("default", ON_DEMAND, ORDERED)],
-        "types": [*BOTH, TINY],
-        "settings": DisruptionSettings(climb_back_s=after_s),
-    }
-    return disrupted(*nodes, **case | fields)
-
-
-def tiny(name: str, **fields: Any) -> Standing:
-    made = small(name, **fields)
-    marks = {**made.node.metadata.labels, "node.kubernetes.io/instance-type": "tiny"}
-    node = structs.replace(made.node, metadata=structs.replace(made.node.metadata, labels=marks))
-    return Standing(node, made.claim)
 
 
 @pytest.mark.parametrize(("age_s", "gone"), [(3599.0, set()), (3600.0, {"a"})])
@@ -382,7 +352,7 @@ def test_a_node_climbs_back_when_it_is_as_old_as_settings_say(age_s: float, gone
 @pytest.mark.parametrize(("second", "climbs"), [("small", True), ("tiny", False)])
 def test_a_node_climbs_back_only_if_all_its_pods_get_a_better_tier(second: str, climbs: bool) -> None:
     kinds = {"p": "large", "q": second}
-    pods = [pod(name, "a", cpu="1", selector={labels.INSTANCE_TYPE: kind}) for name, kind in kinds.items()]
+    pods = [pod_on(name, "a", cpu="1", selector={labels.INSTANCE_TYPE: kind}) for name, kind in kinds.items()]
     odd = fake_type("small", cpu="4", memory="8Gi", pods="20", price=1.12345678)
     verdict = fallen(tiny("a", tier=2), pods=pods, types=[odd, BOTH[1], TINY])
     assert verdict.removed == ({"a"} if climbs else set())
@@ -395,9 +365,9 @@ def test_a_node_climbs_back_only_if_all_its_pods_get_a_better_tier(second: str, 
 @pytest.mark.parametrize(("stuck", "gone"), [(7, {"z"}), (8, set())])
 def test_no_more_than_eight_nodes_are_tried_in_one_decision(stuck: int, gone: set[str]) -> None:
     names = [f"a{number}" for number in range(stuck)]
-    kept = [pod(f"p{name}", name, cpu="3", selector={labels.INSTANCE_TYPE: "tiny"}) for name in names]
+    kept = [pod_on(f"p{name}", name, cpu="3", selector={labels.INSTANCE_TYPE: "tiny"}) for name in names]
     nodes = [*(tiny(name, tier=2) for name in names), small("z", tier=1)]
-    assert fallen(*nodes, pods=[*kept, pod("pz", "z", cpu="3")]).removed == gone
+    assert fallen(*nodes, pods=[*kept, pod_on("pz", "z", cpu="3")]).removed == gone
 
 
 def test_the_lowest_tier_climbs_first_then_the_oldest_then_by_name() -> None:

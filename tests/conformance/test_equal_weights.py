@@ -11,10 +11,12 @@ from msgspec.structs import replace
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
+from tests.builders.pods import pod
+from tests.builders.pools import pool, rule
+from tests.builders.pools import pool as disruptable
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.conformance.disruptions import disrupted, small
-from tests.conformance.disruptions import pool as disruptable
-from tests.conformance.given import Outcome, given, pod, pool, rule
+from tests.conformance.given import Outcome, given
 
 ONE_GPU = {"nvidia.com/gpu": "1"}
 SMALL = fake_type("small", cpu="4", memory="8Gi", pods="20", price=1.0)

@@ -12,8 +12,11 @@ from shiplap.kubernetes.objects import Event, EventSource, ObjectReference
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, fake_type, incrementing_types
-from tests.conformance.given import NOW, daemon_set, given, in_flight, node, pod, pods, pool, rule
+from tests.conformance.given import NOW, daemon_set, given, in_flight
 
 ZONE = "topology.kubernetes.io/zone"
 ARCH = "kubernetes.io/arch"

@@ -11,21 +11,11 @@ from shiplap.scheduling.explain import refusal_words, unschedulable
 from shiplap.scheduling.model.scheduling_plan import NearestMiss
 from shiplap.scheduling.supply.open_claims import PlacementAttempt
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import GPU_A, Z1, Z2, Z3, fake_type, incrementing_types
-from tests.conformance.given import (
-    Storage,
-    claim_volumes,
-    csi_node,
-    daemon_set,
-    given,
-    node,
-    pod,
-    pods,
-    pool,
-    pv,
-    pvc,
-    rule,
-)
+from tests.conformance.given import Storage, claim_volumes, csi_node, daemon_set, given, pv, pvc
 
 ZONE, KIND, TYPE = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "node.kubernetes.io/instance-type"
 ARCH, HOST = "kubernetes.io/arch", "kubernetes.io/hostname"

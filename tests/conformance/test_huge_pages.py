@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from shiplap.instances.catalog.type_catalog import InstanceType
+from tests.builders.overlays import overlay
+from tests.builders.pods import pod
+from tests.builders.pools import rule
 from tests.conformance.catalogues import fake_type
-from tests.conformance.given import given, pod, rule
-from tests.conformance.test_node_overlays import overlay
+from tests.conformance.given import given
 from tests.unit.instances.given_instances import GIB, MIB, known, resolved, seen, yields
 
 TYPE, PAGES = "node.kubernetes.io/instance-type", "hugepages-2Mi"

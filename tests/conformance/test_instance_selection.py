@@ -10,8 +10,10 @@ import pytest
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.requirements import requirement
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import GPU_A, GPU_B, Z1, Z2, Z3, assorted_types, fake_type
-from tests.conformance.given import given, pod, pods, pool, rule, wanted
+from tests.conformance.given import given, wanted
 
 ZONE, KIND = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type"
 ARCH, OS, TYPE = "kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type"

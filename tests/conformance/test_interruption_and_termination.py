@@ -10,6 +10,7 @@ import pytest
 from shiplap.errors import InvalidMessage
 from shiplap.flows.interrupt import notices
 from shiplap.manifests.shiplap_annotations import REBALANCE
+from tests.builders.pools import family_pool
 from tests.conformance.lives import (
     Seen,
     after,
@@ -33,7 +34,7 @@ from tests.conformance.lives import (
     swept,
 )
 from tests.integration.flows.leaving import claim_now, first, play_out, serving, warning
-from tests.integration.flows.stage import Stage, pool
+from tests.integration.flows.stage import Stage
 
 DRAINS, STAYS = "Draining", "Initialized"
 PROTECTED = pod(metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
@@ -201,7 +202,7 @@ def test_aws_105_a_claim_that_is_gone_is_no_error() -> None:
 
 
 def test_aws_111_a_zonal_shift_closes_its_zone_and_no_other() -> None:
-    stage = Stage((pool("any", ("m6i",)),))
+    stage = Stage((family_pool("any", ("m6i",)),))
     stage.settings = type(stage.settings)(
         name=stage.name, region="eu-west-1", manifests=stage.settings.manifests, zonal_shift=True
     )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from shiplap.kubernetes.objects import MOST_ENTRIES, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.scheduling.packing.compiled_snapshot import MOST_RESOURCES, compile_snapshot
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool
 from tests.conformance import given as case
 from tests.conformance.catalogues import incrementing_types
 
@@ -13,11 +16,11 @@ TYPES = incrementing_types(10)
 
 def inventive(number: int, names: int = 90) -> Pod:
     requests = {f"example.com/r-{number}-{place}": "1" for place in range(names)}
-    return case.pod(f"inventive-{number}", requests=requests)
+    return pod(f"inventive-{number}", requests=requests)
 
 
 def test_invented_names_widen_no_array_and_their_pods_say_why_they_wait() -> None:
-    hostile, neighbours = [inventive(number) for number in range(40)], case.pods(5, "neighbour", cpu="1")
+    hostile, neighbours = [inventive(number) for number in range(40)], pods(5, "neighbour", cpu="1")
     outcome = case.given(*hostile, *neighbours, types=TYPES)
     assert len(compile_snapshot(outcome.snapshot).axis) <= MOST_RESOURCES + 3
     alone = case.given(*neighbours, types=TYPES)
@@ -32,16 +35,16 @@ def test_invented_names_widen_no_array_and_their_pods_say_why_they_wait() -> Non
 def test_resources_of_types_and_nodes_go_before_invented_ones() -> None:
     """By name they would come last."""
     rare = {"zz.example.com/fpga": "2"}
-    node = case.node("with-fpga", cpu="8", memory="16Gi", capacity=rare)
-    node.status.allocatable.update(rare)
-    served = case.pod("served", cpu="1", requests={"zz.example.com/fpga": "1"})
-    outcome = case.given(*(inventive(number) for number in range(40)), served, nodes=[node], types=TYPES)
+    special = node("with-fpga", cpu="8", memory="16Gi", capacity=rare)
+    special.status.allocatable.update(rare)
+    served = pod("served", cpu="1", requests={"zz.example.com/fpga": "1"})
+    outcome = case.given(*(inventive(number) for number in range(40)), served, nodes=[special], types=TYPES)
     assert outcome.home("served") == "with-fpga"
 
 
 def test_limits_of_invented_resources_push_no_limit_aside() -> None:
     limits = {"cpu": "3", **{f"a.example.com/limit-{place}": "1" for place in range(2 * MOST_RESOURCES)}}
-    outcome = case.given(*case.pods(9, cpu="1"), pools=[case.pool(limits=limits)], types=TYPES)
+    outcome = case.given(*pods(9, cpu="1"), pools=[pool(limits=limits)], types=TYPES)
     assert len(outcome.plan.unschedulable) >= 6
 
 
@@ -51,7 +54,7 @@ def test_a_pod_of_more_resources_than_are_read_cannot_be_planned_and_says_so() -
         for part in range(2)
     ]
     for field in ("containers", "initContainers"):
-        outcome = case.given(case.pod("odd", spec={field: containers}), case.pod("good", cpu="1"), types=TYPES)
+        outcome = case.given(pod("odd", spec={field: containers}), pod("good", cpu="1"), types=TYPES)
         assert outcome.left("odd").message == f"asks for more than {MOST_ENTRIES} resources"
         assert outcome.home("good")
 
@@ -59,7 +62,7 @@ def test_a_pod_of_more_resources_than_are_read_cannot_be_planned_and_says_so() -
 def test_a_daemon_set_that_asks_for_a_resource_of_its_own_stops_no_launch() -> None:
     """Its pods wait on every node, so they take nothing of it, neither cpu."""
     outcome = case.given(
-        case.pod("good", cpu="1"),
+        pod("good", cpu="1"),
         types=TYPES,
         daemon_sets=[case.daemon_set("odd", cpu="100", requests={"example.com/none": "1"})],
     )
@@ -69,7 +72,7 @@ def test_a_daemon_set_that_asks_for_a_resource_of_its_own_stops_no_launch() -> N
 def test_a_daemon_set_counts_on_the_types_that_have_what_it_asks_for() -> None:
     """As before where a resource is there: nodes must have room for it."""
     hungry = [case.daemon_set("hungry", cpu="100")]
-    assert not case.given(case.pod("good", cpu="1"), types=TYPES, daemon_sets=hungry).claims
+    assert not case.given(pod("good", cpu="1"), types=TYPES, daemon_sets=hungry).claims
 
 
 def test_sidecars_and_init_containers_take_the_largest_step() -> None:
@@ -79,7 +82,7 @@ def test_sidecars_and_init_containers_take_the_largest_step() -> None:
         policy = {"restartPolicy": "Always"} if stays else {}
         return {"name": "c", "resources": {"requests": {"cpu": cpu, **more}}, **policy}
 
-    pod = case.pod(
+    busy = pod(
         cpu="1",
         spec={
             "initContainers": [
@@ -90,4 +93,4 @@ def test_sidecars_and_init_containers_take_the_largest_step() -> None:
             ]
         },
     )
-    assert pod_requests(pod) == {"cpu": 3500, "memory": 3 * 2**30, "pods": 1}
+    assert pod_requests(busy) == {"cpu": 3500, "memory": 3 * 2**30, "pods": 1}

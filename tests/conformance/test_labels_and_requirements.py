@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import pod
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, default_types, fake_type, incrementing_types
-from tests.conformance.given import given, pod, pool, rule, wanted
+from tests.conformance.given import given, wanted
 
 ZONE = "topology.kubernetes.io/zone"
 ARCH = "kubernetes.io/arch"

@@ -30,12 +30,15 @@ from shiplap.policies.commitments.commitment_ledger import CommitmentRoom
 from shiplap.records.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.planner import plan
+from tests.builders.buffers import buffer, template
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pods import pod_on as running
+from tests.builders.pools import pool, rule
+from tests.builders.pools import pool as quick_pool
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import disrupted, large
-from tests.conformance.disruptions import pod as running
-from tests.conformance.disruptions import pool as quick_pool
-from tests.conformance.given import daemon_set, node, pod, pods, pool, rule, snapshot_of
-from tests.conformance.test_capacity_buffers import buffer, template
+from tests.conformance.given import daemon_set, snapshot_of
 
 DOLLAR = 1_000_000
 BOTH = (("on-demand", Z1), ("spot", Z1))

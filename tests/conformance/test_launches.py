@@ -12,8 +12,8 @@ from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable
 from shiplap.instances.catalog.resolved_nodeclass import Subnet, emptiest_subnets
 from shiplap.kubernetes import labels
 from shiplap.ports import FleetRequest, FleetResult
+from tests.builders.claims import with_fields
 from tests.conformance.launches import ON_DEMAND, RESERVED, SPOT, A, B, C, claims, given, held, refuse, rule, sold
-from tests.node_claims import with_fields
 
 FAMILY = "karpenter.k8s.aws/instance-family"
 ICE = "InsufficientInstanceCapacity"

@@ -6,8 +6,11 @@ from typing import Any
 
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
+from tests.builders.nodes import node
+from tests.builders.pods import pod
+from tests.builders.pools import pool
 from tests.conformance.catalogues import fake_type
-from tests.conformance.given import claim_volumes, csi_node, given, in_flight, node, pod, pool, pvc, storage_class
+from tests.conformance.given import claim_volumes, csi_node, given, in_flight, pvc, storage_class
 
 TYPES = [fake_type("big", cpu="16", memory="32Gi", pods="50", price=1.0)]
 SEEN = node("seen", cpu="0", labels={labels.INSTANCE_TYPE: "big"})

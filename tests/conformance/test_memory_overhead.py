@@ -7,7 +7,9 @@ import pytest
 
 from shiplap.instances.catalog.overlays import apply
 from shiplap.manifests.custom_resources import NodeOverlay
-from tests.conformance.given import Outcome, daemon_set, given, pod, pool, rule
+from tests.builders.pods import pod
+from tests.builders.pools import pool, rule
+from tests.conformance.given import Outcome, daemon_set, given
 from tests.conformance.real_types import TYPE, real_types
 
 MI = 2**20

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from shiplap.manifests.custom_resources import NodeOverlay
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays
+from tests.builders.overlays import overlay
+from tests.builders.pods import pod
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, fake_type
-from tests.conformance.given import Outcome, given, pod, pool, rule
+from tests.conformance.given import Outcome, given
 
 TYPE, ZONE, POOL = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone", "karpenter.sh/nodepool"
 DEVICE = "example.com/device"
 ONE, OTHER = rule(TYPE, "In", "one"), rule(TYPE, "In", "other")
-
-
-def overlay(name: str, *rules: dict[str, Any], **spec: Any) -> NodeOverlay:
-    written = {key.replace("adjustment", "priceAdjustment"): value for key, value in spec.items()}
-    return msgspec.convert({"metadata": {"name": name}, "spec": {"requirements": list(rules), **written}}, NodeOverlay)
 
 
 def planned(*overlays: NodeOverlay, **more: Any) -> Outcome:

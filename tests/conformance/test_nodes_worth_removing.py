@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from shiplap.disruption.consolidation import SINGLES, Consolidator
 from shiplap.disruption.rescheduling import Simulator
 from shiplap.scheduling.removal import Removals
+from tests.builders.pods import pod_on
+from tests.builders.pools import pool
 from tests.conformance.catalogues import fake_type
-from tests.conformance.disruptions import BOTH, SMALL, Verdict, disrupted, large, pod, pool, small, standing
+from tests.conformance.disruptions import BOTH, SMALL, Verdict, disrupted, large, small, standing
 from tests.thoroughness import draws
 
 CORDONED = ({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"},)
@@ -25,8 +27,8 @@ def test_dearer_nodes_of_as_much_use_go_although_more_pods_move() -> None:
     """Fifteen nodes find room on the others. A dear one saves more for each of its four CPUs, a plain one per pod."""
     plain = [standing(f"plain-{place:02}", "plain", cpu="4", memory="8Gi", pods="20") for place in range(20)]
     roomy = [standing(f"roomy-{place:02}", "roomy", cpu="4", memory="32Gi", pods="20") for place in range(20)]
-    pods = [pod(f"a{place}", f"plain-{place // 2:02}", memory="1Gi") for place in range(40)]
-    pods += [pod(f"b{place}", f"roomy-{place // 3:02}", memory="1Gi") for place in range(60)]
+    pods = [pod_on(f"a{place}", f"plain-{place // 2:02}", memory="1Gi") for place in range(40)]
+    pods += [pod_on(f"b{place}", f"roomy-{place // 3:02}", memory="1Gi") for place in range(60)]
     verdict = disrupted(*plain, *roomy, pods=pods, types=(PLAIN, ROOMY))
     assert len(verdict.removed) >= 15
     assert all(name.startswith("roomy") for name in verdict.removed)
@@ -39,7 +41,7 @@ def _one_may_go(*kinds: str) -> Verdict:
         size, many = kind.split()
         nodes.append({"small": small, "large": large}[size](f"n{place:02}"))
         wanted = ["1950m"] * 2 if many == "full" else ["1"] * int(many)
-        pods += [pod(f"p{place}-{each}", f"n{place:02}", cpu=cpu) for each, cpu in enumerate(wanted)]
+        pods += [pod_on(f"p{place}-{each}", f"n{place:02}", cpu=cpu) for each, cpu in enumerate(wanted)]
     return disrupted(*nodes, pods=pods, types=BOTH, pools=[pool(budgets=[{"nodes": "1"}])])
 
 
@@ -81,7 +83,7 @@ def test_nothing_is_compiled_where_no_node_may_go(monkeypatch: pytest.MonkeyPatc
         return Removals(*of)
 
     monkeypatch.setattr("shiplap.disruption.rescheduling.Removals", noted)
-    pods = [pod("p", "a", cpu="1"), pod("q", "b", cpu="1")]
+    pods = [pod_on("p", "a", cpu="1"), pod_on("q", "b", cpu="1")]
     verdict = disrupted(small("a"), small("b"), pods=pods, types=BOTH, pools=[pool(budgets=budgets)])
     assert len(made) == compiled
     assert len(verdict.removed) == compiled
@@ -91,14 +93,14 @@ def test_nothing_is_compiled_where_no_node_may_go(monkeypatch: pytest.MonkeyPatc
 def test_nodes_that_go_before_anything_is_compiled_take_no_pods() -> None:
     """An empty node goes first; the pods of another would fit on it."""
     nodes = [small("a"), large("empty"), small("full")]
-    pods = [pod("p", "a", cpu="3"), pod("q", "full", cpu="3")]
+    pods = [pod_on("p", "a", cpu="3"), pod_on("q", "full", cpu="3")]
     verdict = disrupted(*nodes, pods=pods, types=(SMALL,))
     assert verdict.removed == {"empty"}
 
 
 def test_no_pod_moves_to_a_node_that_is_cordoned() -> None:
     """Not even one that tolerates everything: it would have to move again."""
-    full = pod("p", "a", cpu="3", tolerations=[{"operator": "Exists"}])
+    full = pod_on("p", "a", cpu="3", tolerations=[{"operator": "Exists"}])
     assert disrupted(small("a"), large("b", claimed=False), pods=[full], types=BOTH).removed == {"a"}
     assert disrupted(small("a"), large("b", claimed=False, taints=CORDONED), pods=[full], types=BOTH).removed == set()
 
@@ -117,7 +119,7 @@ def test_room_on_a_cordoned_node_makes_no_removal_seem_worth_planning(
 
     monkeypatch.setattr(Simulator, "without", noted)
     ended = large("b", taints=taints, claimed=False)
-    verdict = disrupted(small("a"), ended, pods=[pod("p", "a", cpu="3", memory="4Gi")], types=BOTH)
+    verdict = disrupted(small("a"), ended, pods=[pod_on("p", "a", cpu="3", memory="4Gi")], types=BOTH)
     assert len(questions) == asked
     assert len(verdict.removed) == asked
     assert verdict.blocked("a") == ("" if asked else "can't replace with a cheaper node")

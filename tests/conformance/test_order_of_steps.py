@@ -15,8 +15,10 @@ from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput, Snapshot
 from shiplap.scheduling.packing import strategies
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.packing.strategies import STRATEGIES, Batch, Strategy, is_better
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool
 from tests.conformance.catalogues import incrementing_types
-from tests.conformance.given import given, pod, pods, pool
+from tests.conformance.given import given
 
 
 class _Noting(PolicyInput, frozen=True):

@@ -13,11 +13,14 @@ from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.policies.ceilings.ceiling_input import CeilingInput
 from shiplap.policies.sleep.sleep_input import SleepInput
+from tests.builders.nodes import node
+from tests.builders.pods import pod_on
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import fake_type
-from tests.conformance.disruptions import BOTH, ON_DEMAND, disrupted, large, pdb, pod, pool, small
-from tests.conformance.given import NOW, given, node, rule
-from tests.conformance.test_disruption_order import ceiling, fallen, static, tiny
-from tests.conformance.test_sleep_of_nodes import owned, scope, state
+from tests.conformance.disruption_order import ceiling, fallen, static, tiny
+from tests.conformance.disruptions import BOTH, ON_DEMAND, disrupted, large, pdb, small
+from tests.conformance.given import NOW, given
+from tests.conformance.sleeping_nodes import owned, scope, state
 
 STAYS = {labels.DO_NOT_DISRUPT: "true"}
 GONE = rule("gone", "DoesNotExist")
@@ -56,7 +59,7 @@ def test_the_plan_names_the_surplus_nodes_that_go_and_no_protected_one() -> None
 
 def test_a_node_that_is_not_ready_goes_before_an_empty_one_that_is() -> None:
     nodes = [small("a", pool="fixed"), small("b", pool="fixed", ready=False), small("c", pool="fixed")]
-    case: dict[str, Any] = {"pods": [pod("p", "a"), pod("q", "b")], "types": BOTH}
+    case: dict[str, Any] = {"pods": [pod_on("p", "a"), pod_on("q", "b")], "types": BOTH}
     assert disrupted(*nodes, pools=[fixed(2)], **case).removed == {"b"}
     assert disrupted(*nodes, pools=[fixed(1)], **case).removed == {"b", "c"}
 
@@ -64,8 +67,8 @@ def test_a_node_that_is_not_ready_goes_before_an_empty_one_that_is() -> None:
 def test_a_node_whose_pods_a_budget_keeps_goes_after_those_that_can_be_emptied() -> None:
     """Were it first, the pool would stay above its number until the budget lets its pods go."""
     nodes = [small("a", pool="fixed"), small("b", pool="fixed")]
-    guarded = pod("p", "a", metadata={"labels": {"app": "db"}})
-    pods = [guarded, pod("q", "b"), pod("r", "b")]
+    guarded = pod_on("p", "a", metadata={"labels": {"app": "db"}})
+    pods = [guarded, pod_on("q", "b"), pod_on("r", "b")]
     case: dict[str, Any] = {"pods": pods, "types": BOTH, "budgets": [pdb("db", 0, app="db")]}
     assert disrupted(*nodes, pools=[fixed(1)], **case).removed == {"b"}
     assert disrupted(*nodes, pools=[fixed(1)], **case | {"budgets": []}).removed == {"a"}
@@ -82,7 +85,7 @@ def test_nodes_that_are_still_coming_are_the_surplus_before_those_in_service() -
 def test_each_static_pool_gives_up_its_own_surplus() -> None:
     nodes = [small("a", pool="one", annotations=STAYS), small("b", pool="one"), small("c", pool="two"), small("d")]
     verdict = disrupted(
-        *nodes, pods=[pod("p", "d")], pools=[fixed(1, "one"), fixed(1, "two"), pool(after="Never")], types=BOTH
+        *nodes, pods=[pod_on("p", "d")], pools=[fixed(1, "one"), fixed(1, "two"), pool(after="Never")], types=BOTH
     )
     assert verdict.removed == {"b"}
 
@@ -117,7 +120,7 @@ def test_a_replacement_that_a_ceiling_refuses_takes_no_budget_from_the_next() ->
     verdict = disrupted(
         large("a", labels=DRIFTS, created_at=NOW - 9 * 3600),
         small("b", labels=DRIFTS),
-        pods=[pod("p", "a", cpu="12"), pod("q", "b", cpu="3", selector={labels.INSTANCE_TYPE: "small"})],
+        pods=[pod_on("p", "a", cpu="12"), pod_on("q", "b", cpu="3", selector={labels.INSTANCE_TYPE: "small"})],
         pools=[pool("default", ON_DEMAND, GONE, after="Never", budgets=[{"nodes": "1"}])],
         types=BOTH,
         policies=(CeilingInput(ceiling(8, 5)),),
@@ -131,7 +134,7 @@ def test_drift_that_a_ceiling_refuses_does_not_keep_consolidation_from_saving_mo
         large("a", labels=DRIFTS),
         small("b"),
         small("c"),
-        pods=[pod("p", "a", cpu="15"), pod("q", "b"), pod("r", "c")],
+        pods=[pod_on("p", "a", cpu="15"), pod_on("q", "b"), pod_on("r", "c")],
         pools=[pool("default", ON_DEMAND, GONE)],
         types=BOTH,
         policies=(CeilingInput(ceiling(6, 6)),),
@@ -148,12 +151,12 @@ def test_drift_that_a_ceiling_refuses_does_not_keep_consolidation_from_saving_mo
 def test_dear_nodes_that_cannot_be_cheaper_keep_no_budget_from_cheap_ones(hopeless: int) -> None:
     """Each dear node is full of pods that fit no other type; the cheap ones are last in the order of what they save."""
     dear = [large(f"a{place:02}") for place in range(hopeless)]
-    full = [pod(f"p{place:02}", f"a{place:02}", cpu="15") for place in range(hopeless)]
+    full = [pod_on(f"p{place:02}", f"a{place:02}", cpu="15") for place in range(hopeless)]
     verdict = disrupted(
         *dear,
         small("y"),
         small("z"),
-        pods=[*full, pod("q", "y"), pod("r", "z")],
+        pods=[*full, pod_on("q", "y"), pod_on("r", "z")],
         pools=[pool("default", ON_DEMAND, budgets=[{"nodes": "1"}])],
         types=BOTH,
     )
@@ -172,8 +175,8 @@ def test_a_node_that_would_take_the_room_of_others_hides_none_behind_it(pools_of
         small("kept", annotations=STAYS, labels={"here": "x"}),
         *nodes,
         pods=[
-            pod("r", "kept", cpu="900m"),
-            *(pod(f"p-{name}", name, cpu=cpu, selector={"here": "x"}) for name, cpu in names.items()),
+            pod_on("r", "kept", cpu="900m"),
+            *(pod_on(f"p-{name}", name, cpu=cpu, selector={"here": "x"}) for name, cpu in names.items()),
         ],
         pools=[pool(name, ON_DEMAND) for name in ("default", "second")],
         types=BOTH[:1],
@@ -191,7 +194,7 @@ def test_a_budget_that_a_node_cannot_use_is_left_to_those_behind_it(pool_of_a: s
     verdict = disrupted(
         small("kept", annotations=STAYS),
         *(small(name, pool=pool_of[name]) for name in names),
-        pods=[pod("r", "kept"), *(pod(f"p-{name}", name, cpu=cpu) for name, cpu in names.items())],
+        pods=[pod_on("r", "kept"), *(pod_on(f"p-{name}", name, cpu=cpu) for name, cpu in names.items())],
         pools=[pool(name, ON_DEMAND, budgets=[{"nodes": allowed[name]}]) for name in allowed],
         types=BOTH[:1],
     )
@@ -202,9 +205,11 @@ def test_a_budget_that_a_node_cannot_use_is_left_to_those_behind_it(pool_of_a: s
 def test_nodes_that_cannot_climb_leave_a_turn_to_those_behind_them() -> None:
     """Within half an hour each of nine nodes is tried, eight in a decision."""
     names = [f"a{number}" for number in range(8)]
-    kept = [pod(f"p{name}", name, cpu="3", selector={labels.INSTANCE_TYPE: "tiny"}) for name in names]
+    kept = [pod_on(f"p{name}", name, cpu="3", selector={labels.INSTANCE_TYPE: "tiny"}) for name in names]
     nodes = [*(tiny(name, tier=2) for name in names), small("z", tier=1)]
-    tried = [fallen(*nodes, pods=[*kept, pod("pz", "z", cpu="3")], now=NOW + turn * 900).removed for turn in range(2)]
+    tried = [
+        fallen(*nodes, pods=[*kept, pod_on("pz", "z", cpu="3")], now=NOW + turn * 900).removed for turn in range(2)
+    ]
     assert sorted(tried, key=len) == [set(), {"z"}]
 
 
@@ -234,7 +239,7 @@ def test_a_cheaper_type_is_looked_for_among_nodes_that_a_ceiling_leaves() -> Non
         large("a"),
         small("b"),
         small("c"),
-        pods=[pod("p", "a", cpu="7"), pod("q", "b", cpu="1"), pod("r", "c", cpu="2")],
+        pods=[pod_on("p", "a", cpu="7"), pod_on("q", "b", cpu="1"), pod_on("r", "c", cpu="2")],
         pools=[pool("default", ON_DEMAND)],
         types=types,
         policies=(CeilingInput(ceiling(6, 6)),),

@@ -9,43 +9,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
-from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.commitments import commitment_passes
 from shiplap.policies.commitments.account_commitments import InstanceUse, SavingsPlan, merged
-from shiplap.policies.commitments.commitment_input import CommitmentInput, CommitmentsInUse
+from shiplap.policies.commitments.commitment_input import CommitmentsInUse
 from shiplap.policies.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, RegionalRoom, ZonalRoom
 from shiplap.policies.commitments.commitment_use import UsedCommitments
 from shiplap.records.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
-from tests.conformance.catalogues import Z1, Z2, fake_type
+from tests.builders.pods import pod, pods
+from tests.builders.pods import pod_on as running
+from tests.builders.pools import pool, rule
+from tests.builders.pools import pool as quick_pool
+from tests.conformance.catalogues import Z1, Z2
 from tests.conformance.disruptions import disrupted, large, small
-from tests.conformance.disruptions import pod as running
-from tests.conformance.disruptions import pool as quick_pool
-from tests.conformance.given import NOW, pod, pods, pool, rule
-from tests.conformance.test_price_rules import priced
-from tests.conformance.test_reserved_capacity import APART
+from tests.conformance.given import NOW
+from tests.conformance.priced_pools import priced
+from tests.conformance.savings import TYPES, savings, snapshot_of, typed
+from tests.conformance.sold_reservations import APART
 from tests.thoroughness import draws
 
-BOTH = (("on-demand", Z1), ("on-demand", Z2), ("spot", Z1), ("spot", Z2))
 WINDOWS = "windows"
-
-
-def typed(name: str, price: float, cpu: str = "4", **fields: Any) -> InstanceType:
-    """A type at an on-demand price."""
-    return fake_type(name, price=price, cpu=cpu, memory="16Gi", **{"offerings": BOTH, **fields})
-
-
-TYPES = (typed("m.large", 1.0), typed("m.xlarge", 2.0, "8"), typed("c.large", 0.9), typed("c.xlarge", 1.8, "8"))
-
-
-def savings(dollars: float, family: str = "", discount: float = 0.3) -> CommitmentRoom:
-    ppm = round((1 - discount) * MICROS)
-    return CommitmentRoom(savings_plans=(SavingsPlan("sp", round(dollars * MICROS), NOW * 2, family, rate_ppm=ppm),))
 
 
 def decided(
@@ -53,21 +40,6 @@ def decided(
 ) -> Plan:
     snapshot = snapshot_of(*waiting, room=room, pools=pools, types=types, **fields)
     return plan(snapshot)
-
-
-def snapshot_of(
-    *waiting: Any, room: CommitmentRoom | None, pools: tuple[NodePool, ...] = (), types: Any = TYPES, **fields: Any
-) -> Snapshot:
-    return Snapshot(
-        cluster="blue",
-        now=NOW,
-        view=ClusterView(pods=tuple(waiting)),
-        manifests=Manifests(node_pools=pools or (pool(limits={}),)),
-        catalogs=(NodeClassCatalog("default", tuple(types)),),
-        settings=SchedulingSettings(),
-        policies=() if room is None else (CommitmentInput(room),),
-        **fields,
-    )
 
 
 def launched(made: Plan) -> list[str]:

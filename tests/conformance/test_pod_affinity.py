@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from shiplap.kubernetes.objects import Pod
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
-from tests.conformance.given import given, in_flight, namespace, node, pod, pods, pool
+from tests.conformance.given import given, in_flight, namespace
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 KIND = "karpenter.sh/capacity-type"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shiplap.instances.capacity.capacity_setting import VpcCni
-from tests.conformance.given import daemon_set, given, pods, pool, rule
+from tests.builders.pods import pods
+from tests.builders.pools import pool, rule
+from tests.conformance.given import daemon_set, given
 from tests.conformance.real_types import TYPE, real_types
 
 DELEGATES = VpcCni(prefix_delegation=True, version="1.19.2")

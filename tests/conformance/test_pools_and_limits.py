@@ -8,9 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.manifests.nodeclaim import ClaimState
+from tests.builders.claims import node_claim
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, default_types, fake_type, incrementing_types
-from tests.conformance.given import given, in_flight, node, pod, pods, pool, rule
-from tests.node_claims import node_claim
+from tests.conformance.given import given, in_flight
 
 HOST_PORT = [80]
 """Pods with one host port need a node each, which makes counting nodes easy."""

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from shiplap.kubernetes.objects import Pod
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, incrementing_types
-from tests.conformance.given import given, in_flight, node, pod, pods, pool, rule
+from tests.conformance.given import given, in_flight
 
 ZONE, HOST, KIND = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "karpenter.sh/capacity-type"
 TYPE = "node.kubernetes.io/instance-type"

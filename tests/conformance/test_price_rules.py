@@ -10,20 +10,14 @@ import pytest
 
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
-from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.conformance.given import Outcome, given, in_flight, node, pod, pods, pool, rule, wanted
-from tests.conformance.test_reserved_capacity import APART
-
-ON_DEMAND_ONLY = (("on-demand", Z1), ("on-demand", Z2))
-
-
-def priced(name: str = "default", *rules: Any, weight: int = 0, **annotations: str) -> NodePool:
-    """A pool with annotations of Shiplap's; underscores stand for dashes."""
-    written = {f"shiplap.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    made = pool(name, *rules, weight=weight)
-    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, annotations=written))
+from tests.conformance.given import Outcome, given, in_flight, wanted
+from tests.conformance.priced_pools import ON_DEMAND_ONLY, priced
+from tests.conformance.sold_reservations import APART
 
 
 def dollar(name: str = "dollar", price: float = 1.0, **fields: Any) -> Any:

@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool
 from tests.conformance.catalogues import fake_type
-from tests.conformance.given import given, pod, pods, pool
-from tests.conformance.test_reserved_capacity import APART
+from tests.conformance.given import given
+from tests.conformance.sold_reservations import APART
 
 TYPES = [fake_type("four", cpu="4", memory="8Gi", pods="50", price=1.0)]
 

@@ -12,9 +12,10 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Taint
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
-from tests.integration.flows.stage import Stage, pool
-from tests.kubernetes_objects import pod_object
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
+from tests.builders.pods import pod_object
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import Stage
 
 DEDICATED = {"key": "team", "value": "data", "effect": "NoSchedule"}
 STARTING = {"key": "example.com/agent", "effect": "NoSchedule"}
@@ -24,7 +25,7 @@ NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 def dressed() -> NodePool:
     """A pool whose nodes have a label, an annotation, a taint and a startup taint."""
-    plain = msgspec.to_builtins(pool("any", ("m6i",)))
+    plain = msgspec.to_builtins(family_pool("any", ("m6i",)))
     plain["spec"]["template"]["metadata"] = {
         "labels": {"example.com/tier": "gold"},
         "annotations": {"example.com/owner": "data", labels.DO_NOT_DISRUPT: "true"},

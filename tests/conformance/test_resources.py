@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import pod, pods
 from tests.conformance.catalogues import GPU_A, fake_type, incrementing_types
-from tests.conformance.given import given, pod, pods
+from tests.conformance.given import given
 
 
 def container(**requests: str) -> dict[str, Any]:

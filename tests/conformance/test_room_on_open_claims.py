@@ -8,8 +8,10 @@ import pytest
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.packing import strategies
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool
 from tests.conformance.catalogues import fake_type, incrementing_types
-from tests.conformance.given import Outcome, given, pod, pods, pool
+from tests.conformance.given import Outcome, given
 
 HOST = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

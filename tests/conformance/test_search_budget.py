@@ -9,9 +9,10 @@ import pytest
 
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
+from tests.builders.pods import pods
 from tests.checker import violations
 from tests.conformance.catalogues import incrementing_types
-from tests.conformance.given import given, pods
+from tests.conformance.given import given
 
 
 def batch(improve_s: float) -> Snapshot:

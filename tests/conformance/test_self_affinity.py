@@ -13,21 +13,12 @@ import msgspec
 import pytest
 
 from shiplap.kubernetes.objects import Affinity, Pod
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.checker import violations
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.conformance.given import (
-    Outcome,
-    claim_volumes,
-    given,
-    in_flight,
-    node,
-    pod,
-    pods,
-    pool,
-    pvc,
-    rule,
-    storage_class,
-)
+from tests.conformance.given import Outcome, claim_volumes, given, in_flight, pvc, storage_class
 from tests.topology_checker import topology_violations
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from shiplap.kubernetes.objects import Pod
+from tests.builders.pods import pod_on
+from tests.builders.pools import pool
 from tests.conformance.catalogues import Z1, Z2
-from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, disrupted, large, pod, pool, small
+from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, disrupted, large, small
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
@@ -17,7 +19,7 @@ def of_series(name: str, node: str, cpu: str, key: str, app: str = "db") -> Pod:
     """A pod that has to be in one domain with all pods of its app."""
     term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    return pod(name, node, cpu=cpu, metadata={"labels": {"app": app}}, spec={"affinity": affinity})
+    return pod_on(name, node, cpu=cpu, metadata={"labels": {"app": app}}, spec={"affinity": affinity})
 
 
 def two_sizes(key: str, app: str = "db") -> list[Pod]:
@@ -35,7 +37,7 @@ def in_zones(
     """The nodes that go of `a`, which holds a series, `b` in its zone and `c` in another, with so much CPU in use."""
     others: list[Standing] = [small("b", zone=Z1), small("c", zone=Z2, pool=pool_of_c)]
     kept: dict[str, Any] = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
-    filling = [pod(f"on-{name}", name, cpu=cpu, **kept) for name, cpu in room.items()]
+    filling = [pod_on(f"on-{name}", name, cpu=cpu, **kept) for name, cpu in room.items()]
     moving = two_sizes(key) if series is None else series
     verdict = disrupted(
         small("a", zone=Z1),
@@ -74,7 +76,7 @@ def test_a_series_gets_a_cheaper_node_only_where_it_cannot_begin_on_one_of_anoth
     verdict = disrupted(
         large("a", zone=Z1),
         small("c", zone=Z2, pool="second"),
-        pods=[*two_sizes(key), pod("on-c", "c", cpu=used_on_c, **kept)],
+        pods=[*two_sizes(key), pod_on("on-c", "c", cpu=used_on_c, **kept)],
         pools=[pool("default", ON_DEMAND), pool("second", ON_DEMAND)],
         types=BOTH,
     )

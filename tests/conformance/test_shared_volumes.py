@@ -8,21 +8,11 @@ import pytest
 from msgspec import structs
 
 from shiplap.kubernetes.objects import Pod
+from tests.builders.nodes import node
+from tests.builders.pods import pod
+from tests.builders.pools import rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.conformance.given import (
-    Outcome,
-    Storage,
-    claim_volumes,
-    given,
-    in_flight,
-    node,
-    pod,
-    pv,
-    pvc,
-    rule,
-    storage_class,
-    wanted,
-)
+from tests.conformance.given import Outcome, Storage, claim_volumes, given, in_flight, pv, pvc, storage_class, wanted
 
 ZONE, EBS_ZONE = "topology.kubernetes.io/zone", "topology.ebs.csi.aws.com/zone"
 FAST = storage_class("fast")

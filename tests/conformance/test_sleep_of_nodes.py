@@ -19,33 +19,18 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_objections import objection_to_sleep
-from shiplap.policies.sleep.sleep_state import NAMESPACE, SleepingScope, SleepState
+from shiplap.policies.sleep.sleep_state import NAMESPACE, SleepState
 from shiplap.policies.sleep.sleeping_nodes import LEAST_SLEEP_S
 from shiplap.records import disruption_record
 from shiplap.records.disruption_record import DisruptionRecord
 from shiplap.records.scheduling_record import SchedulingRecord, encode, unpacked
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap.scheduling.planner import plan
+from tests.builders.pods import pod_on
+from tests.builders.pools import pool
 from tests.conformance.catalogues import fake_type
-from tests.conformance.disruptions import BOTH, NOW, ON_DEMAND, disrupted, holds_until, large, pdb, pod, pool, small
-
-WAKES = int(NOW) + 8 * 3600
-LATER = int(NOW) + 9 * 3600
-
-
-def scope(name: str = "default", kind: str = "NodePool", **fields: Any) -> SleepingScope:
-    return SleepingScope(kind, name, int(NOW) - 600, LATER, fields.pop("wakes_at", WAKES), **fields)
-
-
-def state(*scopes: SleepingScope, armed: tuple[str, ...] = ("default",), left: int = 100) -> SleepState:
-    return SleepState(armed, scopes or (scope(),), left)
-
-
-def owned(name: str, node: str = "", **fields: Any) -> Pod:
-    metadata = {"ownerReferences": [{"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]}
-    metadata |= fields.pop("metadata", {})
-    return pod(name, node, metadata=metadata, **fields)
-
+from tests.conformance.disruptions import BOTH, NOW, ON_DEMAND, disrupted, holds_until, large, pdb, small
+from tests.conformance.sleeping_nodes import LATER, owned, scope, state
 
 QUIET = DisruptionSettings(spot_to_spot=False)
 KEEPS = pool("default", ON_DEMAND, after="Never")
@@ -99,13 +84,13 @@ def test_nodes_that_sleep_use_up_budgets_and_take_no_pods() -> None:
     """One that has to wait for its turn sleeps, too: it takes none of those that move."""
     pools = [pool("default", ON_DEMAND, after="Never", budgets=({"nodes": "2"},), expire_after="1h")]
     nodes = (small("a"), small("b"), small("c"))
-    pods = [owned("p", "a", cpu="3"), pod("q", "b", cpu="3"), pod("r", "c", cpu="3")]
+    pods = [owned("p", "a", cpu="3"), pod_on("q", "b", cpu="3"), pod_on("r", "c", cpu="3")]
     verdict = disrupted(*nodes, pods=pods, pools=pools, types=BOTH, policies=(SleepInput(state()),))
     assert verdict.removed == {"a", "b"}
     pools = [
         pool("default", ON_DEMAND, after="Never", budgets=({"nodes": "1", "reasons": ["Asleep"]},), expire_after="1h")
     ]
-    pods = [owned("p", "a", cpu="1"), owned("q", "b", cpu="1"), pod("r", "c", cpu="1")]
+    pods = [owned("p", "a", cpu="1"), owned("q", "b", cpu="1"), pod_on("r", "c", cpu="1")]
     verdict = disrupted(*nodes, pods=pods, pools=pools, types=BOTH, policies=(SleepInput(state()),))
     assert verdict.removed == {"a", "c"}
     assert [len(command.replacements) for command in verdict.commands] == [0, 1]
@@ -125,7 +110,7 @@ def test_without_sleep_nothing_changes() -> None:
     ("item", "why"),
     [
         (owned("p", "a", priority=2_000_000_000), "is system-critical"),
-        (pod("p", "a"), "has no controller"),
+        (pod_on("p", "a"), "has no controller"),
         (owned("p", "a", metadata={"annotations": {labels.DO_NOT_DISRUPT: "true"}}), labels.DO_NOT_DISRUPT),
         (owned("p", "a", selector={"team": "x"}), "is taken by no NodePool"),
     ],
@@ -142,7 +127,7 @@ def test_one_pod_that_stays_keeps_its_node_and_says_why(item: Pod, why: str) -> 
 
 
 def test_pods_of_the_node_itself_do_not_keep_it() -> None:
-    daemon = pod("d", "a", owner="DaemonSet")
+    daemon = pod_on("d", "a", owner="DaemonSet")
     ended = owned("e", "a", status={"phase": "Succeeded"})
 
     verdict = disrupted(
@@ -312,7 +297,7 @@ def snapshot(*pods: Pod, sleep: SleepState | None = None, pools: Any = None, **f
 def test_pods_that_sleep_wait_with_a_reason_and_critical_ones_do_not() -> None:
     decided = plan(snapshot(owned("p"), owned("q", priority=2_000_000_000), sleep=state()))
 
-    assert [pod.name for claim in decided.node_claims for pod in claim.pods] == ["q"]
+    assert [pod_on.name for claim in decided.node_claims for pod_on in claim.pods] == ["q"]
     (waiting,) = decided.unschedulable
     assert (waiting.pod.name, waiting.message) == ("p", "sleeps: NodePool default sleeps until 2027-01-15T17:00:00Z")
     assert plan(snapshot(owned("p"), sleep=state(scope(rehearsal=True)))).unschedulable == ()
@@ -369,7 +354,7 @@ def test_what_is_objected_to_once_a_node_is_closed() -> None:
         SleepState(("default",)), "default", [owned("p", "a")], pools
     )
     assert "is awake again" in objection_to_sleep(SleepState(("default",)), "default", [], pools)
-    assert "no controller" in objection_to_sleep(state(), "default", [pod("p", "a")], pools)
+    assert "no controller" in objection_to_sleep(state(), "default", [pod_on("p", "a")], pools)
 
 
 def test_another_node_pool_that_sleeps_is_no_reason_to_empty_a_node() -> None:
@@ -387,9 +372,9 @@ def test_another_node_pool_that_sleeps_is_no_reason_to_empty_a_node() -> None:
 def test_a_pod_that_ends_anyway_keeps_no_node_awake(kind: str) -> None:
     """That of a StatefulSet is made anew under its name; nothing evicts it either."""
     owner = {"ownerReferences": [{"kind": kind, "name": "r", "uid": "r", "controller": True}]}
-    ending = pod("p", "a", metadata={**owner, "deletionTimestamp": "2030-01-01T00:00:00Z"})
+    ending = pod_on("p", "a", metadata={**owner, "deletionTimestamp": "2030-01-01T00:00:00Z"})
     awake = SleepState(("default",), (scope("ci", NAMESPACE),), 100)
-    kept = objection_to_sleep(awake, "default", [pod("q", "a", metadata=owner)], [KEEPS], has_begun=True)
+    kept = objection_to_sleep(awake, "default", [pod_on("q", "a", metadata=owner)], [KEEPS], has_begun=True)
     assert "of no namespace that sleeps" in kept
     assert objection_to_sleep(awake, "default", [ending], [KEEPS], has_begun=True) == ""
 
@@ -398,7 +383,9 @@ def test_a_pod_of_a_daemon_set_ends_no_drain_though_another_pool_would_take_it()
     owner = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
 
     assert (
-        objection_to_sleep(state(), "default", [pod("d", "a", metadata=owner)], [KEEPS, pool("other")], has_begun=True)
+        objection_to_sleep(
+            state(), "default", [pod_on("d", "a", metadata=owner)], [KEEPS, pool("other")], has_begun=True
+        )
         == ""
     )
 
@@ -430,9 +417,9 @@ def test_no_pod_outside_the_sleeping_scope_is_ever_on_a_node_that_leaves_for_sle
                 fields["priority"] = 2_000_000_000
             name, node = f"{kind}-{place}-{number}", f"n{place}"
             if kind == "daemon":
-                pods.append(pod(name, node, owner="DaemonSet", cpu="100m"))
+                pods.append(pod_on(name, node, owner="DaemonSet", cpu="100m"))
             else:
-                pods.append(pod(name, node, **fields) if kind == "bare" else owned(name, node, **fields))
+                pods.append(pod_on(name, node, **fields) if kind == "bare" else owned(name, node, **fields))
     scopes = [scope("ci", "Namespace")] + ([scope()] if whole else [])
     asleep = {"sleeps", "daemon"} | ({"prod"} if whole else set())
 

@@ -10,8 +10,10 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.model.pod_classes import group
 from shiplap.scheduling.packing import strategies
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
-from tests.conformance.given import Outcome, given, pod, pods, pool, rule
+from tests.conformance.given import Outcome, given
 from tests.rules import TYPE, ZONE
 
 _TYPES = [

@@ -11,8 +11,11 @@ from shiplap.kubernetes.objects import PodSpec
 from shiplap.manifests.shiplap_annotations import MAX_HOURLY_PRICE
 from shiplap.scheduling.planner import solve
 from shiplap_cli.accounts.smallest_changes import ChangeProposal, change_proposals
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
-from tests.conformance.given import Outcome, given, node, pod, pods, pool, rule
+from tests.conformance.given import Outcome, given
 
 ZONE, KIND, ARCH = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "kubernetes.io/arch"
 TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}

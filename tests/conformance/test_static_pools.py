@@ -10,10 +10,13 @@ from shiplap.disruption.rescheduling import Simulator
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import fake_type
-from tests.conformance.given import daemon_set, given, in_flight, node, pod, pods, pool, rule
-from tests.conformance.test_price_rules import ON_DEMAND_ONLY, priced
-from tests.conformance.test_reserved_capacity import held, sold
+from tests.conformance.given import daemon_set, given, in_flight
+from tests.conformance.priced_pools import ON_DEMAND_ONLY, priced
+from tests.conformance.sold_reservations import held, sold
 
 TYPES = [fake_type("one", price=1.0), fake_type("two", price=2.0, cpu="8")]
 

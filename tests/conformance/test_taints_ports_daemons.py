@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import fake_type, incrementing_types
-from tests.conformance.given import daemon_set, given, node, pod, pods, pool, rule
+from tests.conformance.given import daemon_set, given
 
 TAINT = {"key": "test-key", "value": "test-value", "effect": "NoSchedule"}
 SOFT = {**TAINT, "effect": "PreferNoSchedule"}

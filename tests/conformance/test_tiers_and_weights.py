@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.given import given, pod, pods, pool, rule
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
+from tests.conformance.given import given
 from tests.conformance.real_types import FAMILY, FLEX, flex_first, real_types, without_offerings
 
 BOTH_WAYS = pytest.mark.parametrize("ordered", [True, False], ids=["ordered list", "weighted pools"])

@@ -10,8 +10,11 @@ import pytest
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
-from tests.conformance.given import Outcome, given, in_flight, node, pod, pods, pool, rule
+from tests.conformance.given import Outcome, given, in_flight
 
 ZONE, HOST, KIND = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "karpenter.sh/capacity-type"
 ARCH = "kubernetes.io/arch"

@@ -14,8 +14,10 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.planner import solve
 from shiplap_cli.accounts.smallest_changes import change_proposals
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.conformance.given import given, in_flight, pod, pods, pool
+from tests.conformance.given import given, in_flight
 
 GI = 2**30
 

@@ -10,6 +10,9 @@ from msgspec import structs
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.related_objects import PersistentVolumeClaim
+from tests.builders.nodes import node
+from tests.builders.pods import pod
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.given import (
     Storage,
@@ -18,12 +21,8 @@ from tests.conformance.given import (
     ephemeral,
     given,
     in_flight,
-    node,
-    pod,
-    pool,
     pv,
     pvc,
-    rule,
     storage_class,
     wanted,
 )

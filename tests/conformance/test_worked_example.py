@@ -6,8 +6,9 @@ import pytest
 
 from shiplap.scheduling.packing import bulk_stage, strategies
 from shiplap.scheduling.search.bin_packing import first_fit
+from tests.builders.pods import pod, pods
 from tests.conformance.catalogues import Z1, fake_type
-from tests.conformance.given import given, pod, pods
+from tests.conformance.given import given
 
 _TYPES = [
     # What is left for pods is the round number: fake types keep 100m and 10Mi for themselves.

@@ -11,8 +11,8 @@ import pytest
 
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap_lab.emulated_aws.event_source import AnsweredInvocation, EventSourceMapping, EventSourcePoller
+from tests.builders.claims import node_claim
 from tests.e2e import measures
-from tests.node_claims import node_claim
 
 MAPPED = EventSourceMapping("https://sqs/q", "arn:aws:sqs:r:1:q", "f:live", batch_size=10, window_s=1.0, most_at_once=0)
 

@@ -17,9 +17,9 @@ from tests.e2e import programs
 from tests.e2e.api import api_of
 from tests.e2e.arbiter import Arbiter, Extender, Key, described
 from tests.e2e.control_plane import ControlPlane
-from tests.property.test_plans import snapshots
-from tests.property.test_topology_plans import clusters
-from tests.property.test_volume_plans import NAMES, planned, worlds
+from tests.property.drawn_snapshots import snapshots
+from tests.property.drawn_topologies import clusters
+from tests.property.drawn_volumes import NAMES, planned, worlds
 from tests.thoroughness import draws
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore:Generating overly large repr")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterator
@@ -11,17 +10,14 @@ from typing import Any
 
 import pytest
 
-from shiplap.disruption.progress import CommandState
-from shiplap.flows.schedule.launch import CAUSES
-
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from aws_cdk.assertions import Template
 
 from shiplap_cdk.constructs.dashboard import LABELS, MOST_LINES, MOST_METRICS
 from shiplap_cdk.synthesis import build
+from tests.infra.written_dashboards import ROOT, written
 
-ROOT = Path(__file__).parents[2]
 INSTALL = ROOT / "tests" / "infra" / "install" / "shiplap.yaml"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:platform-alarms"
 
@@ -41,17 +37,6 @@ def widgets(template: Template) -> list[dict[str, Any]]:
 def alarms(template: Template) -> dict[str, Alarm]:
     found = (item["Properties"] for item in template.find_resources("AWS::CloudWatch::Alarm").values())
     return {item["AlarmName"].removeprefix("shiplap-"): item for item in found}
-
-
-def written() -> set[str]:
-    """The names of all metrics that the functions' code writes."""
-    names = {*CAUSES.values(), *(f"Commands{state}" for state in CommandState)}
-    for folder in ("layers/shiplap/python/shiplap/flows", "functions"):
-        for path in (ROOT / folder).rglob("*.py"):
-            for call in ast.walk(ast.parse(path.read_text())):
-                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "count":
-                    names |= {item.value for item in ast.walk(call.args[0]) if isinstance(item, ast.Constant)}
-    return names
 
 
 def shown(widgets: list[dict[str, Any]]) -> Iterator[str]:

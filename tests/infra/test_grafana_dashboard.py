@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
-from tests.infra.test_dashboard import written
+
+from tests.infra.written_dashboards import written
 from tools.grafana_dashboard import FILE, dashboard
 
 

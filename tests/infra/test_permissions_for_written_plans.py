@@ -10,8 +10,8 @@ from shiplap_cdk.install_document import read
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
+from tests.infra.roles_of_options import PLAIN, roles_of, written
 from tests.infra.synthesised import FUNCTIONS
-from tests.infra.test_permissions_with_options import PLAIN, roles_of, written
 from tests.permissions.evaluator import allowed
 from tests.permissions.story import Story, told
 

@@ -11,25 +11,16 @@ from shiplap_cdk.install_document import read
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
-from shiplap_cdk.synthesis import build
-from tests.aws_rules import cloud_assembly
+from tests.infra.roles_of_options import PLAIN, roles_of, written
 from tests.infra.synthesised import FUNCTIONS
 from tests.permissions.authorizations import arn
 from tests.permissions.evaluator import allowed, concerns, of
 from tests.permissions.recording import Recording, now
 from tests.permissions.roles import Roles
-from tests.permissions.story import DAY_S, REGION, Story, manifests, told
+from tests.permissions.story import DAY_S, REGION, Story, told
 
 pytestmark = pytest.mark.thorough
 
-PLAIN = """\
-region: eu-west-1
-clusters:
-  - name: production
-    manifests: manifests
-    audit: true
-    zonalShift: true
-"""
 OPTIONS = """\
     sleep:
       nodePools: [general]
@@ -49,18 +40,6 @@ ANYWHERE = {
     "savingsplans:DescribeSavingsPlanRates": "the plans that were listed; a function reaches those of its account only",
 }
 """Actions that options add on `*` although they could be bound to resources, with the reason why they are not."""
-
-
-def written(folder: Path, text: str) -> Path:
-    (folder / "manifests").mkdir()
-    (folder / "manifests" / "all.yaml").write_text(manifests())
-    path = folder / "shiplap.yaml"
-    path.write_text(text)
-    return path
-
-
-def roles_of(path: Path) -> Roles:
-    return Roles(cloud_assembly.templates(Path(build(path, outdir=str(path.parent / "cdk.out")).synth().directory)))
 
 
 @pytest.fixture(scope="module")

@@ -37,12 +37,12 @@ from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
+from tests.builders.claims import changes, node_claim
+from tests.integration.account_with_class import node_class
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
-from tests.integration.test_live_commands import pod
-from tests.integration.test_plan_with_aws import node_class
-from tests.node_claims import changes, node_claim
+from tests.integration.live_pods import pod
 from tests.own_logger import own_logger
-from tests.unit.cli.test_plan_command import POOL
+from tests.unit.cli.planned_files import POOL
 
 FUNCTIONS = (
     PolicyRule(("get", "list", "watch"), ("*",), ("*",)),

@@ -14,8 +14,8 @@ from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import StoreThrottled
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from tests.builders.claims import changes, node_claim
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
-from tests.node_claims import changes, node_claim
 
 NOW = 1_700_000_000.0
 
@@ -54,12 +54,8 @@ def state_of(client: Any) -> DynamoState:
     return DynamoState(client, "state", sleep=lambda _: None)
 
 
-def claim(name: str) -> NodeClaim:
-    return node_claim(cluster="blue", name=name, node_pool="default", node_class="default")
-
-
 def committed(client: Any, number: int) -> list[NodeClaim]:
-    claims = [claim(f"c{place:03d}") for place in range(number)]
+    claims = [node_claim(cluster="blue", name=f"c{place:03d}") for place in range(number)]
     state_of(client).commit("blue", 0, claims)
     return claims
 
@@ -79,8 +75,12 @@ def test_what_others_have_changed_is_read_again(client: Counting) -> None:
     state, others = state_of(client), state_of(client)
     state.claims("blue")
     client.items.clear()
-    others.advance(claim("c003"), ClaimState.LAUNCHING, **changes(claim("c003"), owner="them"))
-    others.commit("blue", 1, [claim("new")])
+    others.advance(
+        node_claim(cluster="blue", name="c003"),
+        ClaimState.LAUNCHING,
+        **changes(node_claim(cluster="blue", name="c003"), owner="them"),
+    )
+    others.commit("blue", 1, [node_claim(cluster="blue", name="new")])
     found = {item.name: item for item in state.claims("blue")}
     assert (found["c003"].launch.owner, found["c003"].version, len(found)) == ("them", 1, 21)
     assert client.items["batch_get_item"] == 2
@@ -107,7 +107,9 @@ def _partitions(client: Counting) -> Iterator[str]:
 def test_a_claim_that_moves_while_it_is_read_is_seen_as_it_is_then(client: Counting) -> None:
     committed(client, 2)
     others = state_of(client)
-    client.first = lambda: others.advance(claim("c001"), ClaimState.FAILED, failure="no capacity")
+    client.first = lambda: others.advance(
+        node_claim(cluster="blue", name="c001"), ClaimState.FAILED, failure="no capacity"
+    )
     (left,) = state_of(client).read("blue", NOW).claims
     assert left.name == "c000"
     found = state_of(client).claims("blue")

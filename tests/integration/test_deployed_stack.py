@@ -29,7 +29,8 @@ from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.emulated_ec2.regional_prices import Prices
 from tests import audit_log
-from tests.kubernetes_objects import pod_object
+from tests.builders.pods import pod_object
+from tests.integration.deployed_stack import PRICES, REGION, VERSION, Clock, written
 
 pytestmark = pytest.mark.thorough
 
@@ -38,37 +39,7 @@ try:
 except ShiplapError as missing:
     pytest.skip(f"the stack cannot be deployed: {missing}", allow_module_level=True)
 
-REGION = "us-east-1"
-VERSION = "1.34"
-PRICES = {"c7i-flex.large": 0.08479, "c7i-flex.xlarge": 0.16958, "m5.large": 0.096}
 LONGEST_WAIT_S = 60
-
-MANIFESTS = """\
-apiVersion: karpenter.k8s.aws/v1
-kind: EC2NodeClass
-metadata: {name: default}
-spec:
-  amiSelectorTerms: [{alias: al2023@latest}]
-  role: shiplap-node-demo
-  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
-  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: general}
-spec:
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
-      requirements:
-        - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
-        - {key: node.kubernetes.io/instance-type, operator: In, values: [c7i-flex.large, m5.large]}
-"""
-
-
-class Clock:
-    def now(self) -> float:
-        return time.time()
 
 
 class World:
@@ -134,24 +105,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         seed.create_network(network, "demo", (f"{REGION}a", f"{REGION}b"))
         network.close()
         yield World(aws, deployed, ec2, cluster, api.endpoint)
-
-
-def written(folder: Path, endpoint: str) -> Path:
-    """An install of one cluster, whose API is at the endpoint."""
-    (folder / "nodes.yaml").write_text(MANIFESTS)
-    settings = folder / "shiplap.yaml"
-    demo = {
-        "name": "demo",
-        "manifests": "nodes.yaml",
-        "endpoint": endpoint,
-        "token": "local",
-        "certificateAuthority": "Q0E=",
-        "kubernetesVersion": VERSION,
-        "serviceCIDR": "10.100.0.0/16",
-        "audit": True,
-    }
-    settings.write_bytes(msgspec.json.encode({"region": REGION, "clusters": [demo]}))
-    return settings
 
 
 def pending_pod(name: str) -> dict[str, Any]:

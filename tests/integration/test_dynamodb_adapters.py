@@ -16,11 +16,11 @@ from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
 from shiplap.instances.catalog.type_catalog import Observation
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import ClaimState, PodReference
 from shiplap.ports import OfferingFailure, Refusals
 from shiplap_lab.fakes.faults import Faults
+from tests.builders.claims import changes, node_claim
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
-from tests.node_claims import changes, node_claim
 from tests.thoroughness import draws
 
 NOW = 1_700_000_000.0
@@ -53,10 +53,6 @@ def dynamodb() -> Iterator[Any]:
         yield client
 
 
-def claim(name: str, **changes: Any) -> NodeClaim:
-    return node_claim(cluster="blue", name=name, node_pool="default", node_class="default", **changes)
-
-
 def state_of(client: Any) -> DynamoState:
     return DynamoState(client, "state", sleep=lambda _: None)
 
@@ -71,12 +67,20 @@ def seen(node: str) -> Observation:
 
 def test_a_move_whose_answer_was_lost_has_happened_once(dynamodb: Any) -> None:
     store = state_of(LostAnswers(dynamodb))
-    store.commit("blue", 0, [claim("a")])
-    moved = store.advance(claim("a"), ClaimState.LAUNCHING, **changes(claim("a"), owner="us"))
+    store.commit("blue", 0, [node_claim(cluster="blue", name="a")])
+    moved = store.advance(
+        node_claim(cluster="blue", name="a"),
+        ClaimState.LAUNCHING,
+        **changes(node_claim(cluster="blue", name="a"), owner="us"),
+    )
     assert store.claim("blue", "a") == moved
     assert moved.version == 1
     with pytest.raises(ConditionFailed):
-        store.advance(claim("a"), ClaimState.LAUNCHING, **changes(claim("a"), owner="us"))
+        store.advance(
+            node_claim(cluster="blue", name="a"),
+            ClaimState.LAUNCHING,
+            **changes(node_claim(cluster="blue", name="a"), owner="us"),
+        )
 
 
 def test_an_observation_whose_answer_was_lost_counts_once(dynamodb: Any) -> None:
@@ -99,7 +103,7 @@ def test_no_table_of_a_test_expires_by_the_time_of_this_machine(dynamodb: Any) -
 
 def test_claims_are_spread_over_partitions_and_the_epoch_stands_apart(dynamodb: Any) -> None:
     store = state_of(dynamodb)
-    store.commit("blue", 0, [claim(f"claim-{number}") for number in range(60)])
+    store.commit("blue", 0, [node_claim(cluster="blue", name=f"claim-{number}") for number in range(60)])
     items = dynamodb.scan(TableName="state")["Items"]
     partitions = {item["cluster"]["S"] for item in items if item["item"]["S"].startswith("CLAIM#")}
     assert partitions == {f"blue#{shard}" for shard in range(8)}
@@ -108,8 +112,8 @@ def test_claims_are_spread_over_partitions_and_the_epoch_stands_apart(dynamodb: 
 
 def test_planning_does_not_read_claims_that_became_nodes(dynamodb: Any) -> None:
     store = state_of(dynamodb)
-    store.commit("blue", 0, [claim("node"), claim("flight")])
-    item = claim("node")
+    store.commit("blue", 0, [node_claim(cluster="blue", name="node"), node_claim(cluster="blue", name="flight")])
+    item = node_claim(cluster="blue", name="node")
     for to in (ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED):
         item = store.advance(item, to, **changes(item, instance_id="i-1"))
     read: list[str] = []
@@ -145,7 +149,11 @@ def test_large_claims_are_committed_in_more_transactions(dynamodb: Any) -> None:
         PodReference("namespace", "x" * 250, f"{number:036}") for number in range(850)
     )  # just short of what is compressed
     names = [f"claim-{number:02}" for number in range(20)]
-    assert state_of(Counted()).commit("blue", 0, [claim(name, pods=pods) for name in names]) == len(calls) == 2
+    assert (
+        state_of(Counted()).commit("blue", 0, [node_claim(cluster="blue", name=name, pods=pods) for name in names])
+        == len(calls)
+        == 2
+    )
     assert sum(calls) == 20 + 2
     assert [each.name for each in state_of(dynamodb).read("blue", NOW).claims] == names
 
@@ -160,7 +168,7 @@ def test_refusals_of_an_older_version_are_read(dynamodb: Any) -> None:
 
 def test_what_cannot_be_read_as_a_claim_is_a_store_error(dynamodb: Any) -> None:
     store = state_of(dynamodb)
-    store.commit("blue", 0, [claim("a")])
+    store.commit("blue", 0, [node_claim(cluster="blue", name="a")])
     (item,) = (each for each in dynamodb.scan(TableName="state")["Items"] if each["item"]["S"] == "CLAIM#a")
     dynamodb.put_item(TableName="state", Item={**item, "claim": {"S": '{"state": "Sailing"}'}})
     with pytest.raises(StoreError, match="CLAIM#a cannot be read"):
@@ -178,7 +186,7 @@ def test_a_table_that_does_not_exist_is_a_store_error(dynamodb: Any) -> None:
     with pytest.raises(StoreError, match="read table elsewhere"):
         DynamoState(dynamodb, "elsewhere").read("blue", NOW)
     with pytest.raises(StoreError, match="write table elsewhere"):
-        DynamoState(dynamodb, "elsewhere").commit("blue", 0, [claim("a")])
+        DynamoState(dynamodb, "elsewhere").commit("blue", 0, [node_claim(cluster="blue", name="a")])
     with pytest.raises(StoreError, match="write table elsewhere"):
         DynamoCapacity(dynamodb, "elsewhere").release_pilot("ami-1", "m5.large", "k1", "us")
 
@@ -205,7 +213,7 @@ def test_a_transaction_that_ran_into_another_is_tried_again_under_the_same_token
         stub.add_client_error("transact_write_items", **canceled("TransactionConflict", "None"))
         stub.add_client_error("transact_write_items", **canceled("None", "ThrottlingError"))
         stub.add_response("transact_write_items", {}, {"ClientRequestToken": ANY, "TransactItems": ANY})
-        assert state_of(client).commit("blue", 0, [claim("a")]) == 1
+        assert state_of(client).commit("blue", 0, [node_claim(cluster="blue", name="a")]) == 1
     assert len({request["ClientRequestToken"] for request in sent}) == 1
     assert len(sent) == 3
 
@@ -217,7 +225,7 @@ def test_two_deciders_with_the_same_claims_use_different_tokens() -> None:
     with Stubber(client) as stub:
         for _ in range(2):
             stub.add_response("transact_write_items", {})
-            state_of(client).commit("blue", 0, [claim("a")])
+            state_of(client).commit("blue", 0, [node_claim(cluster="blue", name="a")])
     assert len({request["ClientRequestToken"] for request in sent}) == 2
 
 
@@ -237,7 +245,7 @@ def test_why_a_transaction_was_cancelled(codes: tuple[str, ...], expected: type[
     with Stubber(client) as stub:
         stub.add_client_error("transact_write_items", **canceled(*codes))
         with pytest.raises(expected) as caught:
-            state_of(client).commit("blue", 0, [claim("a")])
+            state_of(client).commit("blue", 0, [node_claim(cluster="blue", name="a")])
     assert type(caught.value) is expected
 
 
@@ -248,7 +256,7 @@ def test_transactions_that_keep_colliding_end_in_an_error() -> None:
         for _ in range(8):
             stub.add_client_error("transact_write_items", **canceled("TransactionConflict", "None"))
         with pytest.raises(StoreThrottled, match="too many at once"):
-            state_of(client).commit("blue", 0, [claim("a")])
+            state_of(client).commit("blue", 0, [node_claim(cluster="blue", name="a")])
         stub.assert_no_pending_responses()
 
 

@@ -28,8 +28,8 @@ from shiplap.ports import FleetOverride, FleetRequest, FleetResult
 from shiplap.settings import ClusterSettings
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
+from tests.builders.claims import node_claim
 from tests.integration.contracts.emulated_ec2 import REGION, VERSION, ZONES, Region, emulated_region
-from tests.node_claims import node_claim
 
 ANY = {"karpenter.sh/discovery": "*"}
 SPEC = EC2NodeClassSpec(

@@ -20,7 +20,7 @@ from shiplap.ports import FleetRequest
 from shiplap.settings import ClusterSettings
 from tests.aws_faults import AwsFaults
 from tests.integration.contracts.emulated_ec2 import REGION, VERSION, ZONES, Region, emulated_region
-from tests.integration.contracts.test_compute_contract import request_for
+from tests.integration.contracts.fleet_requests import request_for
 
 TWO = ((0.096, "m5.large", ZONES[0]), (0.192, "m5.xlarge", ZONES[1]))
 FIRST, SECOND = "i-1234567890abcdef0", "i-1234567890abcdef1"

@@ -12,11 +12,11 @@ from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap_cli.main import run
 from shiplap_lab.cluster_simulator.access import PolicyRule
+from tests.builders.claims import changes, node_claim
 from tests.commands import Shiplap
 from tests.integration.contracts.in_process_aws import REGION
 from tests.integration.live_install import LiveInstall
-from tests.integration.test_live_commands import pod
-from tests.node_claims import changes, node_claim
+from tests.integration.live_pods import pod
 
 pytestmark = pytest.mark.thorough
 

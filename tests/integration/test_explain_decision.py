@@ -23,9 +23,9 @@ from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
 from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.main import run
 from shiplap_cli.options import Sources
+from tests.builders.nodes import node_object
 from tests.integration.contracts.in_process_aws import aws_in_process
-from tests.kubernetes_objects import node_object
-from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
+from tests.unit.cli.planned_files import CATALOG, POOL, pod
 
 
 class Says:

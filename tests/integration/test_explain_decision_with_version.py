@@ -19,7 +19,7 @@ from shiplap.scheduling.planner import plan
 from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.main import run
 from shiplap_cli.options import Sources
-from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
+from tests.unit.cli.planned_files import CATALOG, POOL, pod
 
 OTHER = """
 import msgspec, zlib

@@ -40,7 +40,7 @@ from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.emulated_ec2.regional_prices import Prices
 from tests.aws_command_line import parsed, run_command
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
-from tests.integration.test_deployed_stack import PRICES, REGION, VERSION, Clock, written
+from tests.integration.deployed_stack import PRICES, REGION, VERSION, Clock, written
 
 pytestmark = pytest.mark.thorough
 

@@ -27,8 +27,8 @@ from shiplap.manifests.nodeclaim import ClaimState, PodReference
 from shiplap_cli.commands.status import fleet as command
 from shiplap_cli.commands.status import fleet_reading
 from shiplap_cli.main import run
+from tests.builders.claims import changes, node_claim
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
-from tests.node_claims import changes, node_claim
 
 NOW = datetime.now(tz=UTC).timestamp()
 GIB = 2**30

@@ -29,7 +29,7 @@ from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.emulated_ec2.regional_prices import Prices
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
-from tests.kubernetes_objects import pod_object
+from tests.builders.pods import pod_object
 
 pytestmark = pytest.mark.thorough
 

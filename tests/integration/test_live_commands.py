@@ -16,17 +16,15 @@ from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
-from tests.kubernetes_objects import node_object, pod_object
-from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
+from tests.builders.nodes import node_object
+from tests.integration.live_pods import pod
+from tests.unit.cli.planned_files import CATALOG, POOL
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS as NODE_CLASS
 
 HALF = (
     PolicyRule(("list",), ("nodes", "daemonsets"), ("", "apps")),
     PolicyRule(("list",), ("pods",), ("",)),
 )
-
-
-def pod(name: str, namespace: str = "web", **more: Any) -> dict[str, Any]:
-    return pod_object(name, "1", namespace=namespace, **{"tolerations": [{"operator": "Exists"}], **more})
 
 
 class Cluster:

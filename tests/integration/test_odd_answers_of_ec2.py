@@ -23,7 +23,7 @@ from shiplap.ports import FleetRequest, Instance
 from shiplap.settings import ClusterSettings
 from tests.aws_faults import raw_body
 from tests.integration.contracts.emulated_ec2 import REGION, VERSION, Region, emulated_region
-from tests.integration.contracts.test_compute_contract import NODE_CLASS, request_for
+from tests.integration.contracts.fleet_requests import NODE_CLASS, request_for
 from tests.odd_input import damaged, fuzzed, kept
 
 SETTINGS = ClusterSettings(

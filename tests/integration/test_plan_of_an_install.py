@@ -34,11 +34,11 @@ from shiplap_cli.installs import find_install, installed
 from shiplap_cli.main import run
 from shiplap_cli.money import Money
 from shiplap_cli.render.decision_documents import plan_document as document
+from tests.builders.claims import changes, node_claim
+from tests.builders.nodes import node_object
 from tests.commands import Shiplap
 from tests.integration.contracts.in_process_aws import REGION
 from tests.integration.live_install import OUTPUTS, LiveInstall
-from tests.kubernetes_objects import node_object
-from tests.node_claims import changes, node_claim
 
 
 def without_times(answer: dict[str, Any]) -> dict[str, Any]:

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from shiplap.aws import session
 from shiplap.aws.pricing.catalog_source import Ec2CatalogSource
 from shiplap.errors import AwsError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap_cli.main import run
 from shiplap_lab.catalogue import embedded
+from tests.integration.account_with_class import node_class
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process
-from tests.unit.cli.test_plan_command import NODE_CLASS, POOL, pod
+from tests.unit.cli.planned_files import POOL, pod
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS as NODE_CLASS
 
 
 class Asked:
@@ -52,25 +53,6 @@ def files(folder: Path, *classes: dict[str, Any]) -> list[str]:
     (folder / "pools.json").write_text(json.dumps({"kind": "List", "items": [POOL, *classes]}))
     state, pools = str(folder / "state.json"), str(folder / "pools.json")
     return ["plan", "--cluster-state", state, "--manifests", pools, "--region", REGION]
-
-
-def node_class() -> dict[str, Any]:
-    """An EC2NodeClass whose AMI, one subnet and security group exist."""
-    ec2: Any = session.client("ec2")
-    network = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=network, CidrBlock="10.0.0.0/24", AvailabilityZone=f"{REGION}b")["Subnet"]
-    group = ec2.create_security_group(GroupName="g", Description="g", VpcId=network)["GroupId"]
-    reservation = ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1)
-    instance = reservation["Instances"][0]["InstanceId"]
-    image = ec2.create_image(InstanceId=instance, Name="own")["ImageId"]
-    spec = {
-        "amiFamily": "AL2023",
-        "amiSelectorTerms": [{"id": image}],
-        "subnetSelectorTerms": [{"id": subnet["SubnetId"]}],
-        "securityGroupSelectorTerms": [{"id": group}],
-        "role": "node",
-    }
-    return {**NODE_CLASS, "spec": spec}
 
 
 def test_zones_are_those_of_the_subnets_and_types_are_asked_for_once_an_hour(

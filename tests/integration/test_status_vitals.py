@@ -35,8 +35,8 @@ from shiplap_cli.installs.find_install import DeployedInstall as Found
 from shiplap_cli.installs.install_metrics import queues_of
 from shiplap_cli.main import run
 from shiplap_lab.catalogue import embedded
+from tests.builders.claims import changes, node_claim
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
-from tests.node_claims import changes, node_claim
 
 NOW = 1_700_000_000.0
 QUEUES = ("Provisioning", "Lifecycle", "Interruption")

@@ -51,9 +51,10 @@ from shiplap_lab.dev import dev_session
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.simulation.recording import Frame, Timeline
+from tests.builders.claims import node_claim, with_fields
+from tests.builders.nodes import node_object
+from tests.builders.pods import pod_object
 from tests.integration.contracts.in_process_aws import aws_in_process
-from tests.kubernetes_objects import node_object, pod_object
-from tests.node_claims import node_claim, with_fields
 
 WATCH = PolicyRule(("list", "watch"), ("nodes", "pods"), ("",))
 CLAIM = node_claim(
@@ -88,14 +89,6 @@ def bucket() -> BucketRecorder:
     s3 = session.client("s3")
     s3.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     return BucketRecorder(s3, "bucket")
-
-
-def node(name: str) -> dict[str, Any]:
-    return node_object(name, instance_type="m5.large", zone="us-east-1a", region="us-east-1", pool="general")
-
-
-def pod(name: str, on: str = "") -> dict[str, Any]:
-    return pod_object(name, "1", namespace="web", on=on)
 
 
 SCENARIO = """
@@ -150,9 +143,11 @@ class Cluster:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     api = ApiServer(FakeClock())
     for name in ("a", "b"):
-        api.create("nodes", node(name))
-    api.create("pods", pod("x", "a"))
-    api.create("pods", pod("y"))
+        api.create(
+            "nodes", node_object(name, instance_type="m5.large", zone="us-east-1a", region="us-east-1", pool="general")
+        )
+    api.create("pods", pod_object("x", "1", namespace="web", node="a"))
+    api.create("pods", pod_object("y", "1", namespace="web"))
     with KubeHttpServer(api, access={"all": (WATCH,), "nodes": (NODES_ONLY,), "none": ()}) as http:
         yield Cluster(http, tmp_path)
 
@@ -447,7 +442,7 @@ def test_both_kinds_are_followed_at_once(cluster: Cluster) -> None:
     follow_cluster(lambda: enter_context(access, clock=time.time, environment={}, sleep=time.sleep), seen, ended)
     listed = {entry.kind for entry in (seen.get(timeout=20), seen.get(timeout=20)) if isinstance(entry, ObjectsListed)}
     assert listed == {"nodes", "pods"}
-    cluster.api.create("pods", pod("z", "b"))
+    cluster.api.create("pods", pod_object("z", "1", namespace="web", node="b"))
     change = seen.get(timeout=20)
     assert isinstance(change, ObjectChanged)
     assert change.object.metadata.name == "z"
@@ -561,7 +556,9 @@ def test_live_in_a_terminal(cluster: Cluster, size: tuple[int, int]) -> None:
     try:
         shown = terminal.shows(lambda lines: any("2 nodes" in row for row in lines))
         assert len(shown) == size[1]
-        cluster.api.create("nodes", node("c"))
+        cluster.api.create(
+            "nodes", node_object("c", instance_type="m5.large", zone="us-east-1a", region="us-east-1", pool="general")
+        )
         cluster.api.bind("y", "b", "web")
         terminal.shows(lambda lines: any("3 nodes" in row and "none waiting" in row for row in lines))
         terminal.shows(lambda lines: any("node c (" in row for row in lines))

@@ -18,8 +18,8 @@ from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock
+from tests.builders.nodes import node_object
 from tests.integration.flows.live_stage import LiveStage
-from tests.kubernetes_objects import node_object
 
 
 def held(name: str, install: str = "one", *more: str) -> dict[str, Any]:

@@ -34,9 +34,9 @@ from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.identities import FakeNodeIdentities
 from shiplap_lab.fakes.signals import FakeClock
+from tests.builders.claims import changes, node_claim
+from tests.builders.nodes import node_object
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
-from tests.kubernetes_objects import node_object
-from tests.node_claims import changes, node_claim
 
 pytestmark = pytest.mark.thorough
 

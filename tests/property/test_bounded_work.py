@@ -12,8 +12,10 @@ from shiplap.scheduling.packing import pack
 from shiplap.scheduling.planner import plan, solve
 from shiplap.scheduling.supply import open_claims, openings
 from tests.adversarial import PREFERRED, REQUIRED, ZONE, drawn
+from tests.builders.pods import pod
+from tests.builders.pools import rule
 from tests.conformance.catalogues import incrementing_types
-from tests.conformance.given import given, pod, rule
+from tests.conformance.given import given
 
 PODS = 80
 

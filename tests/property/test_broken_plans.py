@@ -13,6 +13,9 @@ from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.model.snapshot import Snapshot
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
@@ -53,30 +56,30 @@ def _types() -> list[Any]:
 @pytest.fixture(scope="module")
 def sound() -> tuple[Snapshot, Plan]:
     """A plan that uses nearly every rule there is, and breaks none."""
-    storage: list[case.Storage] = [case.pvc("data", volume="v"), case.pv("v", [case.rule(ZONE, "In", Z2)])]
+    storage: list[case.Storage] = [case.pvc("data", volume="v"), case.pv("v", [rule(ZONE, "In", Z2)])]
     storage += [*(case.pvc(f"d{n}", volume=f"v{n}") for n in range(2)), *(case.pv(f"v{n}") for n in range(2))]
-    here = case.node("here", cpu="2", memory="4Gi", pods="4", labels={ZONE: Z1, KIND: "spot"})
-    kept = case.node("kept", cpu="2", memory="4Gi", labels={ZONE: Z1, KIND: "spot"}, taints=[TAINT])
+    here = node("here", cpu="2", memory="4Gi", pods="4", labels={ZONE: Z1, KIND: "spot"})
+    kept = node("kept", cpu="2", memory="4Gi", labels={ZONE: Z1, KIND: "spot"}, taints=[TAINT])
     waiting = [
-        case.pod("tolerant", cpu="2500m", tolerations=EVERY, selector={TEAM: "red"}),
-        *case.pods(3, "zonal", cpu="3", memory="2Gi", selector={ZONE: Z1}),
-        *case.pods(3, "spread", cpu="900m", metadata=app("spread"), spec=spread(ZONE)),
-        *case.pods(2, "apart", cpu="700m", metadata=app("apart"), spec=near_or_away("podAntiAffinity", HOST, "apart")),
-        case.pod("target", cpu="3500m", metadata=app("target"), selector={ZONE: Z3}),
-        case.pod("follower", cpu="600m", spec=near_or_away("podAffinity", ZONE, "target")),
-        *case.pods(2, "port", cpu="300m", ports=[80]),
-        case.pod("volume", cpu="1100m", spec=case.claim_volumes("data")),
-        case.pod("on-demand", cpu="5200m", requires=[[case.rule(KIND, "NotIn", "spot")]]),
-        case.pod("pilot", cpu="1", memory="14Gi", selector={TEAM: "new"}),
-        case.pod("modest", cpu="1", memory="9Gi", selector={TEAM: "new"}),
-        *case.pods(2, "little", cpu="200m", spec=case.claim_volumes("d0")),
-        case.pod("huge", cpu="100"),
-        case.pod("bound", cpu="1", node="here", ports=[90]),
+        pod("tolerant", cpu="2500m", tolerations=EVERY, selector={TEAM: "red"}),
+        *pods(3, "zonal", cpu="3", memory="2Gi", selector={ZONE: Z1}),
+        *pods(3, "spread", cpu="900m", metadata=app("spread"), spec=spread(ZONE)),
+        *pods(2, "apart", cpu="700m", metadata=app("apart"), spec=near_or_away("podAntiAffinity", HOST, "apart")),
+        pod("target", cpu="3500m", metadata=app("target"), selector={ZONE: Z3}),
+        pod("follower", cpu="600m", spec=near_or_away("podAffinity", ZONE, "target")),
+        *pods(2, "port", cpu="300m", ports=[80]),
+        pod("volume", cpu="1100m", spec=case.claim_volumes("data")),
+        pod("on-demand", cpu="5200m", requires=[[rule(KIND, "NotIn", "spot")]]),
+        pod("pilot", cpu="1", memory="14Gi", selector={TEAM: "new"}),
+        pod("modest", cpu="1", memory="9Gi", selector={TEAM: "new"}),
+        *pods(2, "little", cpu="200m", spec=case.claim_volumes("d0")),
+        pod("huge", cpu="100"),
+        pod("bound", cpu="1", node="here", ports=[90]),
     ]
     pools = [
-        case.pool("red", labels={TEAM: "red"}, taints=[TAINT], weight=5),
-        case.pool("new", case.rule(TYPE, "In", "unknown"), labels={TEAM: "new"}),
-        case.pool("varied", case.rule(FAMILY, "Exists", min_values=2), limits={"cpu": "300", "nodes": "30"}),
+        pool("red", labels={TEAM: "red"}, taints=[TAINT], weight=5),
+        pool("new", rule(TYPE, "In", "unknown"), labels={TEAM: "new"}),
+        pool("varied", rule(FAMILY, "Exists", min_values=2), limits={"cpu": "300", "nodes": "30"}),
     ]
     outcome = case.given(
         *waiting,

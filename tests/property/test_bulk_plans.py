@@ -23,6 +23,9 @@ from shiplap.scheduling.packing.bulk_stage import BulkStage
 from shiplap.scheduling.packing.pack import Packing, Way
 from shiplap.scheduling.packing.strategies import Batch
 from shiplap.scheduling.planner import plan
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
@@ -70,7 +73,7 @@ def workloads(draw: st.DrawFn) -> Snapshot:
         spec = draw(constraints())
         tolerations = draw(sampled_from([[], [{"operator": "Exists"}]]))
         for cpu in draw(st.lists(sampled_from(SIZES), min_size=1, max_size=2, unique=True)):
-            waiting += case.pods(
+            waiting += pods(
                 draw(st.integers(3, 12)),
                 f"k{kind}-{cpu}",
                 cpu=cpu,
@@ -81,16 +84,16 @@ def workloads(draw: st.DrawFn) -> Snapshot:
                 ports=(ports,) if ports else (),
             )
     nodes = [
-        case.node(f"n{place}", cpu=draw(sampled_from(["1", "4"])), labels={ZONE: draw(sampled_from([Z1, Z2]))})
+        node(f"n{place}", cpu=draw(sampled_from(["1", "4"])), labels={ZONE: draw(sampled_from([Z1, Z2]))})
         for place in range(draw(sampled_from([0, 0, 2])))
     ]
     pools = []
     for place in range(draw(st.integers(1, 2))):
         zones = draw(st.lists(sampled_from([Z1, Z2, Z3]), min_size=2, unique=True))
         pools.append(
-            case.pool(
+            pool(
                 f"pool-{place}",
-                *draw(sampled_from([(), (case.rule(ZONE, "In", *zones),)])),
+                *draw(sampled_from([(), (rule(ZONE, "In", *zones),)])),
                 taints=draw(sampled_from([[], [], [TAINT]])),
                 limits=draw(sampled_from([{}, {}, {"cpu": "20"}, {"nodes": "4"}])),
                 weight=draw(sampled_from([0, 10])),
@@ -151,7 +154,7 @@ def test_the_order_of_pods_does_not_matter(snapshot: Snapshot, seed: int) -> Non
 def test_namespaces_that_no_term_sees_change_only_names(snapshot: Snapshot, others: list[tuple[str, int]]) -> None:
     def planned(namespaces: tuple[str, ...]) -> tuple[int, float, list[object], list[str]]:
         added = [
-            case.pod(f"other-{place}", cpu=cpu, metadata={"labels": {"app": "a"}, "namespace": namespaces[number]})
+            pod(f"other-{place}", cpu=cpu, metadata={"labels": {"app": "a"}, "namespace": namespaces[number]})
             for place, (cpu, number) in enumerate(others)
         ]
         view = msgspec.structs.replace(snapshot.view, pods=(*snapshot.view.pods, *added))
@@ -202,7 +205,7 @@ def _diverse(improve_s: float) -> Plan:
     waiting: list[Pod] = []
     for app, spec in (("even", even), ("near", near), ("alone", alone), ("free", {})):
         for cpu in SIZES:
-            waiting += case.pods(10, f"{app}-{cpu}", cpu=cpu, metadata={"labels": {"app": app}}, spec=spec)
+            waiting += pods(10, f"{app}-{cpu}", cpu=cpu, metadata={"labels": {"app": app}}, spec=spec)
     types = [
         fake_type(f"t{cpu}", cpu=str(cpu), memory=f"{4 * cpu}Gi", pods="100", price=0.1 * cpu) for cpu in range(1, 17)
     ]

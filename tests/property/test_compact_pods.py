@@ -27,8 +27,8 @@ from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.scheduling.model.planned_pods import do_not_disrupt, owner_kind
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from tests.property.test_plans import snapshots
-from tests.property.test_topology_plans import clusters
+from tests.property.drawn_snapshots import snapshots
+from tests.property.drawn_topologies import clusters
 from tests.strategies import sampled_from
 from tests.thoroughness import draws
 

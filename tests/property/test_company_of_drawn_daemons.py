@@ -16,6 +16,8 @@ from shiplap.kubernetes.objects import DaemonSet, Pod
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
+from tests.builders.pods import pods
+from tests.builders.pools import pool, rule
 from tests.checker import Judge, violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
@@ -73,7 +75,7 @@ def agents(draw: st.DrawFn, name: str) -> DaemonSet:
 def clusters(draw: st.DrawFn) -> Snapshot:
     waiting: list[Pod] = []
     for kind in range(draw(st.integers(1, 4))):
-        waiting += case.pods(
+        waiting += pods(
             draw(st.integers(1, 3)),
             f"k{kind}",
             cpu=draw(sampled_from(["100m", "1", "1500m"])),
@@ -81,15 +83,15 @@ def clusters(draw: st.DrawFn) -> Snapshot:
             selector=draw(sampled_from([{}, {}, {ZONE: Z1}, {"tier": "y"}])),
             spec=affinity(*draw(sampled_from([([], []), (["log"], []), ([], ["net"]), (["log"], ["net"])]))),
         )
-    pools = [case.pool("default", case.rule("tier", "In", "x", "y"), limits={})]
+    pools = [pool("default", rule("tier", "In", "x", "y"), limits={})]
     daemons = [draw(agents(name)) for name in AGENTS[: draw(st.integers(1, 2))]]
     return case.snapshot_of(waiting, pools=pools, types=TYPES, daemon_sets=daemons)
 
 
 def wrong(pod: Pod, others: Sequence[Pod]) -> Iterator[str]:
     """Yield each rule that a pod breaks on a node with these other pods."""
-    for rule in required_terms(pod, "pod_anti_affinity"):
-        yield from (f"{pod.metadata.name} is beside {o.metadata.name}" for o in others if counts(rule, pod, o))
+    for term in required_terms(pod, "pod_anti_affinity"):
+        yield from (f"{pod.metadata.name} is beside {o.metadata.name}" for o in others if counts(term, pod, o))
     for other in others:
         if any(counts(rule, other, pod) for rule in required_terms(other, "pod_anti_affinity")):
             yield f"{other.metadata.name} keeps {pod.metadata.name} away"

@@ -13,9 +13,11 @@ from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from tests.builders.pods import pod
+from tests.builders.pools import pool
 from tests.conformance.catalogues import Z1, Z2, fake_type
-from tests.conformance.given import given, in_flight, pod, pool, wanted
-from tests.conformance.test_reserved_capacity import APART
+from tests.conformance.given import given, in_flight, wanted
+from tests.conformance.sold_reservations import APART
 
 SIZES = {"small": "2", "medium": "4", "large": "16"}
 RESERVATIONS = {"cr-1": ("small", Z1), "cr-2": ("large", Z1), "cr-3": ("large", Z2), "cr-4": ("medium", Z2)}

@@ -19,10 +19,11 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.manifests.custom_resources import NodePool
+from tests.builders.pods import pod
+from tests.builders.pools import pool
+from tests.builders.pools import rule as requirement
 from tests.conformance.catalogues import Z1, Z2, fake_type
-from tests.conformance.disruptions import pdb, pool
-from tests.conformance.given import pod
-from tests.conformance.given import rule as requirement
+from tests.conformance.disruptions import pdb
 from tests.living_cluster import LivingCluster
 
 TYPES = (

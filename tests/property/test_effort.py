@@ -26,6 +26,8 @@ from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import plan, solve
 from tests.adversarial import drawn
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance import given as case
 from tests.conformance.catalogues import incrementing_types
 
@@ -42,8 +44,8 @@ def collector(*, on: bool) -> Iterator[None]:
         (gc.enable if before else gc.disable)()
 
 
-def snapshot(pods: list[Pod], pool: NodePool | None = None) -> Snapshot:
-    return case.snapshot_of(pods, pools=[pool or case.pool(limits={})], types=incrementing_types(40))
+def snapshot(pods: list[Pod], supply: NodePool | None = None) -> Snapshot:
+    return case.snapshot_of(pods, pools=[supply or pool(limits={})], types=incrementing_types(40))
 
 
 def mixed(number: int) -> list[Pod]:
@@ -61,7 +63,7 @@ def mixed(number: int) -> list[Pod]:
             {"nodeSelector": {ZONE: "test-zone-1"}},
         )[place % 5]
         pods.append(
-            case.pod(
+            pod(
                 f"p{place}",
                 cpu=f"{100 + place * 37 % 1900}m",
                 memory=f"{100 + place * 53 % 3900}Mi",
@@ -100,14 +102,14 @@ def test_steps_grow_no_faster_than_pods() -> None:
 
 
 def test_steps_do_not_grow_with_pods_that_are_alike_but_for_reading_them() -> None:
-    few, many = (snapshot(case.pods(number, cpu="1")) for number in (500, 2000))
+    few, many = (snapshot(pods(number, cpu="1")) for number in (500, 2000))
     assert steps(many) - steps(few) <= 40 * 1500
 
 
 def wishing(pods: int, constraints: int) -> list[Pod]:
     """Pods with ScheduleAnyway constraints over labels that no other pod names and no node has."""
     return [
-        case.pod(
+        pod(
             f"p{place}",
             cpu="1",
             metadata={"labels": {"app": f"a{place}"}},
@@ -170,10 +172,10 @@ def test_the_collector_runs_afterwards_if_it_ran_before(on: bool) -> None:
 
 
 def test_the_collector_runs_again_after_a_decision_that_fails() -> None:
-    malformed = case.pool(limits={"cpu": "plenty"})
+    malformed = pool(limits={"cpu": "plenty"})
     with collector(on=True):
         with pytest.raises(InvalidInput):
-            plan(snapshot([case.pod()], malformed))
+            plan(snapshot([pod()], malformed))
         assert gc.isenabled()
 
 
@@ -198,7 +200,7 @@ def test_an_explanation_tells_of_few_constraints_and_counts_the_others() -> None
         others = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["shared", f"a{place}"]}]}
         apart = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": others}]}
         spec = {"affinity": {"podAntiAffinity": apart}}
-        pods.append(case.pod(f"p{place}", cpu="1", metadata={"labels": {"app": "shared"}}, spec=spec))
+        pods.append(pod(f"p{place}", cpu="1", metadata={"labels": {"app": "shared"}}, spec=spec))
     left_out = plan(snapshot(pods)).unschedulable
     assert left_out
     for entry in left_out:
@@ -228,7 +230,7 @@ def shunning(number: int) -> list[Pod]:
     for place in range(number):
         away = [{"topologyKey": key, "labelSelector": everybody} for key in (ZONE, f"example.com/key-{place}")]
         spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": away}}}
-        pods.append(case.pod(f"p{place}", cpu="1", metadata={"labels": {"app": f"a{place}"}}, spec=spec))
+        pods.append(pod(f"p{place}", cpu="1", metadata={"labels": {"app": f"a{place}"}}, spec=spec))
     return pods
 
 
@@ -270,8 +272,8 @@ def test_levels_that_reach_no_domain_cost_no_attempt() -> None:
             "topologySpreadConstraints": [{**wish, "topologyKey": rack} for rack in racks],
             "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
         }
-        pods.append(case.pod(f"p{place}", cpu="1", metadata={"labels": {"app": f"a{place}"}}, spec=spec))
-    pool = case.pool("pool", *(case.rule(rack, "In", "r0", "r1", "r2") for rack in racks), limits={})
-    _, packing = solve(snapshot(pods, pool))
+        pods.append(pod(f"p{place}", cpu="1", metadata={"labels": {"app": f"a{place}"}}, spec=spec))
+    supply = pool("pool", *(rule(rack, "In", "r0", "r1", "r2") for rack in racks), limits={})
+    _, packing = solve(snapshot(pods, supply))
     assert not packing.unplaced
     assert max(packing.attempt_budget.failures.values(), default=0) <= 1

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from shiplap.disruption.decide import decide
 from shiplap.kubernetes import labels
 from shiplap.scheduling.removal import Removals
-from shiplap.scheduling.search.least_prices import _Sold, _worth
+from shiplap.scheduling.search.least_prices import SoldResources, worth_of_sizes
+from tests.builders.pods import pods
+from tests.builders.pools import pool
+from tests.builders.pools import rule as requirement
 from tests.conformance.catalogues import Z1, Z2, fake_type
-from tests.conformance.disruptions import pool
-from tests.conformance.given import pods
-from tests.conformance.given import rule as requirement
 from tests.living_cluster import LivingCluster
-from tests.property.test_removals import bodies
+from tests.property.drawn_bodies import bodies
 from tests.thoroughness import draws
 
 ZONES = (("on-demand", Z1), ("on-demand", Z2))
@@ -91,17 +91,17 @@ def test_no_nodes_are_worth_as_much_for_less_than_the_least_price(
     net = np.array([(millicores, gib * GIB) for (millicores, gib, _), _ in nodes], np.float64)
     price, number = np.array([price for (*_, price), _ in nodes]), np.array([number for _, number in nodes])
     bought = (number * price).sum()
-    assert _Sold(net, price).least_price(_worth(number[None, :] @ net)[0]) <= bought * (1 + 1e-9) + 1e-9
+    assert SoldResources(net, price).least_price(worth_of_sizes(number[None, :] @ net)[0]) <= bought * (1 + 1e-9) + 1e-9
 
 
 def test_what_is_too_much_for_one_node_costs_two() -> None:
     net = np.array([(2000.0, 4.0 * GIB), (4000.0, 8.0 * GIB)])
-    sold = _Sold(net, np.array([0.1, 0.2]))
-    assert sold.least_price(_worth(net[:1])[0]) == pytest.approx(0.1)
-    assert sold.least_price(_worth(net[:1] * 1.05)[0]) == pytest.approx(0.2, rel=0.02)
-    assert sold.least_price(_worth(net[1:] * 1.05)[0]) == pytest.approx(0.3, rel=0.02)
+    sold = SoldResources(net, np.array([0.1, 0.2]))
+    assert sold.least_price(worth_of_sizes(net[:1])[0]) == pytest.approx(0.1)
+    assert sold.least_price(worth_of_sizes(net[:1] * 1.05)[0]) == pytest.approx(0.2, rel=0.02)
+    assert sold.least_price(worth_of_sizes(net[1:] * 1.05)[0]) == pytest.approx(0.3, rel=0.02)
     assert sold.least_price(np.zeros(17)) == 0.0
-    assert _Sold(net, np.array([0.0, 0.2])).least_price(_worth(net)[0]) == 0.0
+    assert SoldResources(net, np.array([0.0, 0.2])).least_price(worth_of_sizes(net)[0]) == 0.0
 
 
 @settings(derandomize=True, deadline=None, max_examples=draws(40))

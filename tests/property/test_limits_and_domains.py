@@ -16,6 +16,9 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
+from tests.builders.nodes import node
+from tests.builders.pods import pods
+from tests.builders.pools import pool, rule
 from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
@@ -58,21 +61,19 @@ def spreads(draw: st.DrawFn) -> tuple[Snapshot, str, int]:
         "spec": {"topologySpreadConstraints": [constraint]},
         "requests": {GPU: "1"} if draw(st.integers(0, 5)) == 0 else {},
         # A preference leaves the pods to the packer, one step at a time.
-        "prefers": draw(sampled_from([[], [], [[case.rule(RACK, "In", "r2")]]])),
+        "prefers": draw(sampled_from([[], [], [[rule(RACK, "In", "r2")]]])),
     }
-    waiting = case.pods(draw(st.integers(2, 12)), "web", cpu=draw(sampled_from(["300m", "1", "3"])), **fields)
-    waiting += case.pods(draw(st.integers(0, 4)), "free", cpu="700m")
+    waiting = pods(draw(st.integers(2, 12)), "web", cpu=draw(sampled_from(["300m", "1", "3"])), **fields)
+    waiting += pods(draw(st.integers(0, 4)), "free", cpu="700m")
     nodes, bound = [], []
     for place in range(draw(st.integers(0, 2))):
         labels = {name: draw(sampled_from(values)) for name, values in DOMAINS.items()}
-        nodes.append(case.node(f"n{place}", cpu="2", labels=labels))
-        bound += case.pods(
-            draw(st.integers(0, 2)), f"old{place}", node=f"n{place}", metadata={"labels": {"app": "web"}}
-        )
+        nodes.append(node(f"n{place}", cpu="2", labels=labels))
+        bound += pods(draw(st.integers(0, 2)), f"old{place}", node=f"n{place}", metadata={"labels": {"app": "web"}})
     pools = [
-        case.pool(
+        pool(
             f"pool-{place}",
-            case.rule(RACK, "In", "r1", "r2"),
+            rule(RACK, "In", "r1", "r2"),
             weight=draw(sampled_from([0, 0, 5])),
             limits={},
         )
@@ -116,8 +117,8 @@ def counts(snapshot: Snapshot, made: Plan, key: str) -> tuple[Counter[str], set[
             found[homes[pod.spec.node_name]] += 1
     placed = [(homes[place.name], place.pods) for place in made.existing_nodes]
     placed += [(claim.labels.get(key, ""), claim.pods) for claim in made.node_claims]
-    for domain, pods in placed:
-        number = sum(pod.name.startswith("web") for pod in pods)
+    for domain, held in placed:
+        number = sum(pod.name.startswith("web") for pod in held)
         if number:
             found[domain] += number
             filled.add(domain)

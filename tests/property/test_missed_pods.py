@@ -13,6 +13,8 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
+from tests.builders.pods import pods
+from tests.builders.pools import pool, rule
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.strategies import sampled_from
@@ -41,7 +43,7 @@ def _unverified(name: str, cpu: int, memory_gi: int, price: float, careful: floa
 def _soft(draw: st.DrawFn) -> dict[str, Any]:
     """Preferences that keep a pod out of the bulk stage, or none."""
     node = [
-        {"weight": weight, "preference": {"matchExpressions": [case.rule(key, "In", value)]}}
+        {"weight": weight, "preference": {"matchExpressions": [rule(key, "In", value)]}}
         for weight, (key, value) in enumerate(
             draw(
                 st.lists(
@@ -61,7 +63,7 @@ def _soft(draw: st.DrawFn) -> dict[str, Any]:
 def batches(draw: st.DrawFn) -> Snapshot:
     waiting: list[Pod] = []
     for kind in range(draw(st.integers(2, 4))):
-        waiting += case.pods(
+        waiting += pods(
             draw(sampled_from([1, 1, 2, 5])),
             f"k{kind}",
             cpu=draw(sampled_from(["100m", "1", "2"])),
@@ -77,7 +79,7 @@ def batches(draw: st.DrawFn) -> Snapshot:
     limits = draw(sampled_from([{}, {}, {"memory": "40Gi"}, {"cpu": "17"}]))
     return case.snapshot_of(
         waiting,
-        pools=[case.pool("default", limits=limits)],
+        pools=[pool("default", limits=limits)],
         types=types,
         missed_pods=frozenset(p.metadata.uid for p in waiting if draw(st.integers(0, 2)) == 0),
         settings=SchedulingSettings(improve_s=draw(sampled_from([0.0, 0.0, 0.005]))),

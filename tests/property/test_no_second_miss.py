@@ -19,10 +19,11 @@ from shiplap.kubernetes.quantity import MEMORY
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.shiplap_annotations import PROBE_UNMEASURED_TYPES
 from shiplap_lab.fakes.faults import Crash
-from tests.integration.flows.stage import Stage, pool
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import Stage
 from tests.thoroughness import draws
 
-POOLS = (pool("any", ("m6i", "r6i"), sizes=("large", "xlarge")),)
+POOLS = (family_pool("any", ("m6i", "r6i"), sizes=("large", "xlarge")),)
 TYPES = ("m6i.large", "m6i.xlarge", "r6i.large", "r6i.xlarge")
 EFFECTS = (
     "state.read",

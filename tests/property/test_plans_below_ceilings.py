@@ -25,7 +25,7 @@ from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedCla
 from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
 from tests.checker import violations
-from tests.property.test_plans import flying, snapshots
+from tests.property.drawn_snapshots import flying, snapshots
 from tests.strategies import sampled_from
 from tests.thoroughness import draws
 

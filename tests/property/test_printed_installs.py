@@ -51,10 +51,10 @@ from shiplap_cli.output import SafeConsole
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.fakes.stores import FakeCapacity, FakeRecorder
 from shiplap_lab.simulation.recording import Frame, Timeline
+from tests.builders.claims import node_claim
 from tests.conformance.given import snapshot_of
-from tests.node_claims import node_claim
 from tests.odd_input import NAMES, NAMES_OF_AN_EXAMPLE, controls, fuzzed
-from tests.property.test_printed_names import inside
+from tests.property.printed_names import inside
 
 NOW = 1_700_000_000.0
 ASKED = "a-cluster"

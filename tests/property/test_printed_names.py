@@ -9,7 +9,6 @@ import contextlib
 import copy
 import io
 import json
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiplap_cli.main import run
-from tests.kubernetes_objects import node_object, pod_object
+from tests.builders.nodes import node_object
+from tests.builders.pods import pod_object
 from tests.odd_input import NAMES, NAMES_OF_AN_EXAMPLE, controls, fuzzed
+from tests.property.printed_names import inside
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL
 
 
@@ -72,16 +73,6 @@ COMMANDS: list[list[str]] = [
     ["NAME"],
     ["plan", "--NAME"],
 ]
-
-
-@contextlib.contextmanager
-def inside(folder: str) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 def _name_for(command: list[str], objects: list[Any]) -> str:

@@ -16,6 +16,8 @@ from shiplap.scheduling.supply.openings import PossibleNodes
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.reachable_domains import ReachableDomains
 from tests.adversarial import ARCH, KIND, TYPE, ZONE, drawn
+from tests.builders.pods import pods
+from tests.builders.pools import pool
 from tests.conformance import given as case
 from tests.conformance.catalogues import fake_type
 
@@ -76,10 +78,8 @@ def test_the_domains_after_a_plan_that_used_up_its_limits_are_those_before_it() 
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
     }
-    waiting = case.pods(
-        5, cpu="1", metadata={"labels": {"app": "web"}}, spec={"topologySpreadConstraints": [constraint]}
-    )
-    pools = [case.pool("a", limits={"nodes": "1"}), case.pool("b", limits={"cpu": "2"})]
+    waiting = pods(5, cpu="1", metadata={"labels": {"app": "web"}}, spec={"topologySpreadConstraints": [constraint]})
+    pools = [pool("a", limits={"nodes": "1"}), pool("b", limits={"cpu": "2"})]
     snapshot = case.snapshot_of(waiting, pools=pools, types=[fake_type("small", cpu="2", pods="1")])
     compiled = compile_snapshot(snapshot)
     before = PossibleNodes(compiled.templates, ClaimGroups(), best_effort=False)

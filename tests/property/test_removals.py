@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.kubernetes import labels
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.removal import Removals
+from tests.builders.pods import pod
+from tests.builders.pools import pool
 from tests.conformance.catalogues import Z1, Z2, fake_type
-from tests.conformance.disruptions import pool
-from tests.conformance.given import pod
 from tests.living_cluster import LivingCluster
+from tests.property.drawn_bodies import bodies
 from tests.thoroughness import draws
 
 replace = msgspec.structs.replace
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ZONES = (("on-demand", Z1), ("on-demand", Z2))
 TYPES = (
     fake_type("small", cpu="2", memory="4Gi", pods="10", price=1.0, offerings=ZONES),
     fake_type("large", cpu="16", memory="32Gi", pods="50", price=7.0, offerings=ZONES),
 )
-
-
-def bodies(kind: int) -> dict[str, Any]:
-    """Return the parts that set a pod apart: none, a zone, spreading, keeping away, a port, protection."""
-    labelled: dict[str, Any] = {"metadata": {"labels": {"app": "a"}}}
-    selector = {"labelSelector": {"matchLabels": {"app": "a"}}}
-    spread = {"topologyKey": labels.ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **selector}
-    away = {REQUIRED: [{"topologyKey": labels.HOSTNAME, **selector}]}
-    return (
-        {},
-        {"selector": {labels.ZONE: Z2}},
-        {**labelled, "spec": {"topologySpreadConstraints": [spread]}},
-        {**labelled, "spec": {"affinity": {"podAntiAffinity": away}}},
-        labelled,
-        {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: "true"}}},
-        {"ports": [8080]},
-    )[kind]
 
 
 @st.composite

@@ -25,10 +25,13 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap_cli.money import Money
 from shiplap_cli.render.decision_documents import plan_document as document
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.property.test_leftovers import worlds
-from tests.property.test_topology_plans import clusters
+from tests.property.drawn_topologies import clusters
+from tests.property.drawn_worlds import worlds
 from tests.thoroughness import draws
 
 ZONE, TYPE = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
@@ -101,7 +104,7 @@ def test_topology_terms_have_the_same_numbers_in_any_order() -> None:
     spread["labelSelector"] = {"matchLabels": {"app": "web"}}
     web = {"labels": {"app": "web"}}
     pods = [
-        case.pod(f"{name}-{namespace}", cpu=cpu, metadata={**web, "namespace": namespace}, spec=spec)
+        pod(f"{name}-{namespace}", cpu=cpu, metadata={**web, "namespace": namespace}, spec=spec)
         for namespace in ("a", "b", "c")
         for name, cpu, spec in (("plain", "1", {}), ("spread", "2", {"topologySpreadConstraints": [spread]}))
     ]
@@ -130,21 +133,21 @@ def fixed_snapshot() -> Snapshot:
     taint = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
     types = [fake_type(f"t{cpu}", cpu=str(cpu), memory=f"{2 * cpu}Gi", pods="20") for cpu in (2, 4, 8)]
     return case.given(
-        *case.pods(3, "web", cpu="1500m", metadata=web, spec={"topologySpreadConstraints": [spread]}),
-        case.pod("tolerant", cpu="3", tolerations=[{"operator": "Exists"}], selector={"team": "red"}),
-        case.pod("volume", cpu="1", spec=case.claim_volumes("data")),
-        case.pod("either", cpu="500m", requires=[[case.rule(ZONE, "In", Z3)], [case.rule("team", "Exists")]]),
-        case.pod("bound", cpu="1", node="here"),
-        case.pod("joins", cpu="300m", selector={"kubernetes.io/os": "linux", ZONE: Z1}),
-        case.pod("huge", cpu="50"),
-        case.pod("lost", selector={ZONE: "nowhere", "team": "blue"}),
+        *pods(3, "web", cpu="1500m", metadata=web, spec={"topologySpreadConstraints": [spread]}),
+        pod("tolerant", cpu="3", tolerations=[{"operator": "Exists"}], selector={"team": "red"}),
+        pod("volume", cpu="1", spec=case.claim_volumes("data")),
+        pod("either", cpu="500m", requires=[[rule(ZONE, "In", Z3)], [rule("team", "Exists")]]),
+        pod("bound", cpu="1", node="here"),
+        pod("joins", cpu="300m", selector={"kubernetes.io/os": "linux", ZONE: Z1}),
+        pod("huge", cpu="50"),
+        pod("lost", selector={ZONE: "nowhere", "team": "blue"}),
         pools=[
-            case.pool("red", labels={"team": "red"}, taints=[taint], weight=3),
-            case.pool("plain", case.rule(TYPE, "Exists", min_values=2), limits={"cpu": "100", "nodes": "20"}),
+            pool("red", labels={"team": "red"}, taints=[taint], weight=3),
+            pool("plain", rule(TYPE, "Exists", min_values=2), limits={"cpu": "100", "nodes": "20"}),
         ],
         types=types,
-        nodes=[case.node("here", labels={ZONE: Z1, "kubernetes.io/os": "linux"}, cpu="2")],
-        storage=[case.pvc("data", volume="v"), case.pv("v", [case.rule(ZONE, "In", Z2)])],
+        nodes=[node("here", labels={ZONE: Z1, "kubernetes.io/os": "linux"}, cpu="2")],
+        storage=[case.pvc("data", volume="v"), case.pv("v", [rule(ZONE, "In", Z2)])],
         daemon_sets=[case.daemon_set("agent", cpu="100m", tolerations=[{"operator": "Exists"}])],
     ).snapshot
 

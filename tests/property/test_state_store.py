@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +11,7 @@ from shiplap.errors import ConditionFailed, EpochMoved
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import MISSED_FOR_S, OfferingFailure
 from shiplap_lab.fakes.state import FakeState
-from tests.node_claims import changes, node_claim, with_fields
+from tests.builders.claims import changes, node_claim, with_fields
 from tests.thoroughness import draws
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=draws(60), stateful_step_count=40)
@@ -22,10 +20,6 @@ NAMES = st.sampled_from(["a", "b", "c", "d"])
 TYPES = st.sampled_from(["c5.large", "m5.large"])
 NOT_READ = ("Initialized", "Disrupting", "Gone", "Failed")
 WAITS = [180, 360, 720, 1440, 2880, 3600]
-
-
-def claim(cluster: str, name: str, **changes: Any) -> NodeClaim:
-    return node_claim(cluster=cluster, name=name, node_pool="p", node_class="c", **changes)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -43,7 +37,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(cluster=CLUSTERS, names=st.lists(NAMES, max_size=3), behind=st.sampled_from([0, 0, 0, 1, -1]))
     def commit(self, cluster: str, names: list[str], behind: int) -> None:
-        claims = [claim(cluster, name, created_at=self.now) for name in names]
+        claims = [
+            node_claim(cluster=cluster, name=name, node_pool="p", node_class="c", created_at=self.now) for name in names
+        ]
         epoch = self.epochs[cluster] - behind
         if len(set(names)) < len(names):
             expected: type[Exception] | None = ConditionFailed
@@ -143,7 +139,10 @@ def test_however_deciders_interleave_each_epoch_has_one_decision(turns: list[int
         epoch, known = seen.pop(decider)
         name = f"claim-{turn}"
         try:
-            assert store.commit("blue", epoch, [claim("blue", name)]) == epoch + 1
+            assert (
+                store.commit("blue", epoch, [node_claim(cluster="blue", name=name, node_pool="p", node_class="c")])
+                == epoch + 1
+            )
         except EpochMoved:
             continue
         decisions.append((epoch, known, name))

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
+from tests.builders.nodes import node
+from tests.builders.pods import pod, pods
+from tests.builders.pools import pool, rule
 from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
@@ -62,7 +65,7 @@ def wishes(draw: st.DrawFn) -> dict[str, Any]:
         return [{"weight": draw(st.integers(1, 9)), "podAffinityTerm": one} for one in terms(draw, *numbers)]
 
     zones = [
-        {"weight": 1, "preference": {"matchExpressions": [case.rule(ZONE, "In", zone)]}}
+        {"weight": 1, "preference": {"matchExpressions": [rule(ZONE, "In", zone)]}}
         for zone in draw(st.lists(sampled_from([Z1, Z2, Z3, "nowhere"]), max_size=1))
     ]
     return {
@@ -80,7 +83,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     waiting: list[Pod] = []
     for kind in range(draw(st.integers(1, 3))):
         zone = draw(sampled_from(["", "", "", Z1, Z3]))
-        waiting += case.pods(
+        waiting += pods(
             draw(sampled_from([1, 2, 3, 4, 5, 25])),
             f"k{kind}",
             cpu=draw(sampled_from(["100m", "500m", "1500m"])),
@@ -93,7 +96,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     for place in range(draw(st.integers(0, 2))):
         labels = {ZONE: draw(sampled_from([Z1, Z2])), KIND: "spot"}
         nodes.append(
-            case.node(
+            node(
                 f"n{place}",
                 cpu=draw(sampled_from(["1", "4"])),
                 labels=labels | draw(sampled_from([{}, {RACK: "r1"}])),
@@ -103,15 +106,15 @@ def clusters(draw: st.DrawFn) -> Snapshot:
         for number in range(draw(st.integers(0, 2))):
             spec = wishes(draw) if draw(st.booleans()) else {}
             metadata = {"labels": {"app": draw(sampled_from([*APPS, "c"]))}}
-            bound.append(case.pod(f"b{place}-{number}", node=f"n{place}", metadata=metadata, spec=spec))
+            bound.append(pod(f"b{place}-{number}", node=f"n{place}", metadata=metadata, spec=spec))
     rules = [
-        case.rule(ZONE, "In", *draw(st.lists(sampled_from([Z1, Z2, Z3]), min_size=1, unique=True))),
-        case.rule(RACK, "In", "r1", "r2"),
+        rule(ZONE, "In", *draw(st.lists(sampled_from([Z1, Z2, Z3]), min_size=1, unique=True))),
+        rule(RACK, "In", "r1", "r2"),
     ]
-    pools = [case.pool("default", *draw(sampled_from([[], rules[:1], rules[1:], rules])), limits={})]
+    pools = [pool("default", *draw(sampled_from([[], rules[:1], rules[1:], rules])), limits={})]
     if draw(st.booleans()):
         taint = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
-        pools.append(case.pool("other", taints=[taint], limits={}))
+        pools.append(pool("other", taints=[taint], limits={}))
     types = [fake_type("small", cpu="2", pods="4"), fake_type("large", cpu="8", memory="16Gi", pods="20")]
     return case.snapshot_of((*waiting, *bound), nodes, pools=pools, types=types)
 

@@ -20,8 +20,8 @@ from shiplap.disruption.progress import CommandState, DisruptionCommand, advance
 from shiplap.errors import ConditionFailed
 from shiplap.manifests.nodeclaim import SCHEMA, ClaimState, NodeClaim, advanced_claim
 from shiplap.ports import read_claim, read_command, written_claim, written_command
+from tests.builders.claims import node_claim, with_fields
 from tests.formats.previous_release import PreviousDisruptionCommand, PreviousNodeClaim
-from tests.node_claims import node_claim, with_fields
 
 NUMBERS = st.integers(0, 2**53)
 SECONDS = st.floats(0, 1e11)

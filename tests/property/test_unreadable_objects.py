@@ -26,7 +26,8 @@ from shiplap.scheduling.supply.daemons import Daemon, daemons_of
 from shiplap_cli.inputs.cluster_listing import list_cluster
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.stores import FakeSnapshots
-from tests.conformance.given import NOW, UNSCHEDULABLE
+from tests.builders.pods import WAITING
+from tests.conformance.given import NOW
 from tests.conformance.given import given as given_of
 from tests.odd_input import ODD, fuzzed, kept, spoilt
 
@@ -34,7 +35,7 @@ TIME = "2026-01-31T12:00:00Z"
 
 
 def raw_pod(name: str, node: str = "", cpu: str = "500m") -> dict[str, Any]:
-    status: dict[str, Any] = {"phase": "Running", "startTime": TIME} if node else dict(UNSCHEDULABLE)
+    status: dict[str, Any] = {"phase": "Running", "startTime": TIME} if node else dict(WAITING)
     return {
         "metadata": {
             "name": name,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiplap.manifests.files import yaml_reader
-from shiplap.manifests.files.yaml_reader import _quickly, _thoroughly
+from shiplap.manifests.files.yaml_reader import read_quickly, read_thoroughly
 
 TEXT = st.one_of(
     st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn", "Co"]), max_size=12),
@@ -44,13 +44,13 @@ VALUES = st.recursive(
 
 
 def thorough(text: str) -> list[tuple[int, Any]]:
-    return list(_thoroughly("text", text))
+    return list(read_thoroughly("text", text))
 
 
 @given(st.lists(VALUES, max_size=3), st.sampled_from([None, True, False]), st.sampled_from([None, '"', "'", "|"]))
 def test_both_readings_agree(values: list[Any], flow: bool | None, style: str | None) -> None:
     text = yaml.dump_all(values, default_flow_style=flow, default_style=style, allow_unicode=True)
-    found = _quickly(text)
+    found = read_quickly(text)
     if found is not None:
         assert found == thorough(text)
 
@@ -66,7 +66,7 @@ def test_both_readings_agree(values: list[Any], flow: bool | None, style: str | 
     ],
 )
 def test_what_people_write_is_read_quickly(text: str) -> None:
-    assert _quickly(text) == thorough(text)
+    assert read_quickly(text) == thorough(text)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_people_write_is_read_quickly(text: str) -> None:
     ],
 )
 def test_the_rest_is_left_to_the_thorough_reading(text: str) -> None:
-    assert _quickly(text) is None
+    assert read_quickly(text) is None
 
 
 def test_the_public_reading_takes_either(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,12 @@ from shiplap.drawing.dashboard_widget import WidgetCluster, WidgetLooks, widget_
 from tests.browser import Browser, running
 from tests.infra.dashboard_page import page
 from tests.pictures import cluster
-from tests.rendering.test_pages import shades
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from shiplap_cdk.synthesis import build
 from tests.infra.synthesised import INSTALL
+from tests.rendering.shades import shades
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from shiplap_cli.render.totals import LeftOut, NodeTotal, PlanDifference, PlanSi
 from shiplap_lab.simulation.recording import Frame, Sample, Timeline, TimelineEvent
 from tests.browser import Browser, running
 from tests.pictures import HOSTILE, cluster
+from tests.rendering.shades import shades
 
 PHONE, DESK = 360, 1440
 
@@ -126,17 +126,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name, make in PAGES.items():
         (folder / f"{name}.html").write_text(make(), encoding="utf-8")
     return {name: (folder / f"{name}.html").as_uri() for name in PAGES}
-
-
-def shades(png: bytes) -> int:
-    """Return the number of different bytes in the pixels of a PNG; a blank page has a handful."""
-    data, place = b"", 8
-    while place < len(png):
-        length = int.from_bytes(png[place : place + 4])
-        if png[place + 4 : place + 8] == b"IDAT":
-            data += png[place + 8 : place + 8 + length]
-        place += 12 + length
-    return len(set(zlib.decompress(data)))
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.browser import Browser, running
-from tests.rendering.test_pages import shades
+from tests.rendering.shades import shades
 from tools.terminal_picture import FILE
 
 

@@ -13,8 +13,8 @@ from shiplap.disruption.commands import Reason
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance, written_claim
 from shiplap_lab.judge.promises import Promise
-from tests.node_claims import node_claim, with_fields
-from tests.simulation.test_promises import Play
+from tests.builders.claims import node_claim, with_fields
+from tests.simulation.plays import Play
 
 LAUNCHED = ClaimState.LAUNCHED
 TOLD = "ceiling reached: account, $0.20 per hour: $0.20 in use, a node takes $0.10"

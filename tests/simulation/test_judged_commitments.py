@@ -14,7 +14,7 @@ from shiplap_lab.simulation.mutants import planted
 from shiplap_lab.simulation.owned_commitments import OwnedCommitments, owned_commitments
 from shiplap_lab.simulation.run import Simulation
 from shiplap_lab.virtual_time.supply import catalog
-from tests.simulation.test_promises import Play
+from tests.simulation.plays import Play
 
 WHOLE = "commitments pay $0.1000 of $0.1000 an hour"
 LARGE = "m6i.large"

@@ -12,8 +12,10 @@ from benchmarks.disruption.consolidation_over_time import DEFAULT, KARPENTER, Fi
 from benchmarks.shared.karpenter_consolidation import SETTINGS, KarpenterModel
 from shiplap.kubernetes.objects import Pod
 from shiplap_lab.scenarios.scenario import load
+from tests.builders.pods import pod_on
+from tests.builders.pools import pool
 from tests.conformance import disruptions
-from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, Verdict, disrupted, large, pod, pool, small
+from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, Verdict, disrupted, large, small
 
 
 def test_a_day_costs_no_more_than_by_karpenters_rules_with_no_more_moves_and_no_more_time_pending() -> None:
@@ -48,12 +50,12 @@ def look(*nodes: Standing, pods: Sequence[Pod], nodes_at_once: str = "1") -> Ver
 def test_a_budget_of_one_node_allows_any_one() -> None:
     """The node that is dearest per disruption needs an equal one."""
     with karpenter_decides():
-        verdict = look(large("a"), small("b"), pods=[pod("full", "a", cpu="15"), pod("other", "b", cpu="500m")])
+        verdict = look(large("a"), small("b"), pods=[pod_on("full", "a", cpu="15"), pod_on("other", "b", cpu="500m")])
     assert verdict.command.nodes == ("b",)
 
 
 def test_several_nodes_become_one_before_any_goes_alone() -> None:
-    pods = [pod(f"p{name}", name, cpu="5") for name in "abc"]
+    pods = [pod_on(f"p{name}", name, cpu="5") for name in "abc"]
     with karpenter_decides():
         verdict = look(large("a"), large("b"), large("c"), pods=pods, nodes_at_once="100%")
     assert verdict.command.nodes == ("a", "b")
@@ -61,7 +63,7 @@ def test_several_nodes_become_one_before_any_goes_alone() -> None:
 
 def test_what_was_found_is_carried_out_if_it_is_still_possible() -> None:
     """Although more could go by then; the third look looks anew."""
-    pods = [pod(f"p{name}", name, cpu="5") for name in "abc"]
+    pods = [pod_on(f"p{name}", name, cpu="5") for name in "abc"]
     nodes = [large("a"), large("b"), large("c")]
     with karpenter_decides():
         first = look(*nodes, pods=pods, nodes_at_once="1")
@@ -73,6 +75,6 @@ def test_what_was_found_is_carried_out_if_it_is_still_possible() -> None:
 def test_what_was_found_is_given_up_if_its_nodes_would_need_another() -> None:
     nodes = [large("a"), large("b")]
     with karpenter_decides():
-        first = look(*nodes, pods=[pod("p", "a", cpu="5"), pod("q", "b", cpu="5")])
-        second = look(*nodes, pods=[pod("p", "a", cpu="15"), pod("q", "b", cpu="3")])
+        first = look(*nodes, pods=[pod_on("p", "a", cpu="5"), pod_on("q", "b", cpu="5")])
+        second = look(*nodes, pods=[pod_on("p", "a", cpu="15"), pod_on("q", "b", cpu="3")])
     assert (first.command.nodes, second.command.nodes) == (("a",), ("b",))

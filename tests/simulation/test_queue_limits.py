@@ -15,7 +15,7 @@ from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.queues import MOST_BYTES, DeliverySettings, SimulatedQueue
 from shiplap_lab.virtual_time.trace import Trace
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 
 class Line:

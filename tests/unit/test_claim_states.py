@@ -12,12 +12,11 @@ from shiplap.manifests.nodeclaim import (
     FINAL,
     FORGET_AFTER_S,
     ClaimState,
-    NodeClaim,
     advanced_claim,
     check_new_claims,
     forgotten_at,
 )
-from tests.node_claims import changes, node_claim
+from tests.builders.claims import changes, node_claim, with_fields
 
 S = ClaimState
 ORDER = [
@@ -33,15 +32,14 @@ ORDER = [
 ]
 
 
-def claim(state: ClaimState = S.PLANNED, **changes: object) -> NodeClaim:
-    return node_claim(cluster="blue", name="a", node_pool="p", node_class="c", state=state, **changes)
+CLAIM = node_claim(cluster="blue", name="a", node_pool="p", node_class="c", state=S.PLANNED)
 
 
 def allowed(start: ClaimState) -> set[ClaimState]:
     found = set()
     for to in ClaimState:
         try:
-            advanced_claim(claim(start), to, {})
+            advanced_claim(with_fields(CLAIM, state=start), to, {})
         except ConditionFailed:
             continue
         found.add(to)
@@ -79,26 +77,28 @@ def test_only_a_disruption_that_is_given_up_and_a_drain_that_a_wake_ends_walk_ba
 
 
 def test_a_move_raises_the_version_and_changes_what_it_is_told() -> None:
-    after = advanced_claim(claim(version=4), S.LAUNCHING, changes(claim(), owner="request-1", changed_at=5.0))
-    assert after == claim(S.LAUNCHING, version=5, owner="request-1", changed_at=5.0)
+    after = advanced_claim(
+        with_fields(CLAIM, version=4), S.LAUNCHING, changes(CLAIM, owner="request-1", changed_at=5.0)
+    )
+    assert after == with_fields(CLAIM, state=S.LAUNCHING, version=5, owner="request-1", changed_at=5.0)
 
 
 def test_an_unknown_field_is_a_bug_of_the_caller() -> None:
     with pytest.raises(TypeError):
-        advanced_claim(claim(), S.LAUNCHING, cast(Any, {"colour": "blue"}))
+        advanced_claim(CLAIM, S.LAUNCHING, cast(Any, {"colour": "blue"}))
 
 
 def test_ended_claims_are_forgotten_a_week_after_their_last_change() -> None:
-    assert forgotten_at(claim(S.GONE, changed_at=100.0)) == 100.0 + FORGET_AFTER_S
-    assert forgotten_at(claim(S.TERMINATING, changed_at=100.0)) is None
+    assert forgotten_at(with_fields(CLAIM, state=S.GONE, changed_at=100.0)) == 100.0 + FORGET_AFTER_S
+    assert forgotten_at(with_fields(CLAIM, state=S.TERMINATING, changed_at=100.0)) is None
 
 
 def test_what_can_be_committed_together() -> None:
     check_new_claims("blue", [])
-    check_new_claims("blue", [claim()])
+    check_new_claims("blue", [CLAIM])
     with pytest.raises(ConditionFailed, match="one name"):
-        check_new_claims("blue", [claim(), claim()])
+        check_new_claims("blue", [CLAIM, CLAIM])
     with pytest.raises(ConditionFailed, match="green"):
-        check_new_claims("green", [claim()])
+        check_new_claims("green", [CLAIM])
     with pytest.raises(ConditionFailed, match="Launching"):
-        check_new_claims("blue", [claim(S.LAUNCHING)])
+        check_new_claims("blue", [with_fields(CLAIM, state=S.LAUNCHING)])

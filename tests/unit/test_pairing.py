@@ -9,7 +9,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.planned_pods import leaving, pair
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim, with_fields
 
 
 def node(name: str, instance_id: str, claim: str = "") -> Node:
@@ -18,26 +18,17 @@ def node(name: str, instance_id: str, claim: str = "") -> Node:
     return msgspec.convert({"metadata": {"name": name, "labels": marks}, "spec": {"providerID": provider_id}}, Node)
 
 
-def claim(name: str, instance_id: str, node_name: str = "", state: ClaimState = ClaimState.INITIALIZED) -> NodeClaim:
-    return node_claim(
-        cluster="c",
-        name=name,
-        node_pool="p",
-        node_class="d",
-        instance_id=instance_id,
-        node_name=node_name,
-        state=state,
-    )
+CLAIM = node_claim(name="c", cluster="c", node_pool="p", node_class="d", state=ClaimState.INITIALIZED)
 
 
 @pytest.mark.parametrize(
     ("found", "of"),
     [
-        (node("n", "i-1"), claim("a", "i-1", "n")),
-        (node("n", ""), claim("a", "i-1", "n")),
-        (node("n", "", claim="a"), claim("a", "i-1")),
-        (node("n", "i-1"), claim("a", "i-1")),
-        (node("m", "i-1"), claim("a", "i-1", "n")),
+        (node("n", "i-1"), with_fields(CLAIM, name="a", instance_id="i-1", node_name="n")),
+        (node("n", ""), with_fields(CLAIM, name="a", instance_id="i-1", node_name="n")),
+        (node("n", "", claim="a"), with_fields(CLAIM, name="a", instance_id="i-1")),
+        (node("n", "i-1"), with_fields(CLAIM, name="a", instance_id="i-1")),
+        (node("m", "i-1"), with_fields(CLAIM, name="a", instance_id="i-1", node_name="n")),
     ],
 )
 def test_a_node_is_found_by_name_label_or_instance(found: Node, of: NodeClaim) -> None:
@@ -48,8 +39,8 @@ def test_a_node_is_found_by_name_label_or_instance(found: Node, of: NodeClaim) -
 def test_a_node_of_the_same_name_but_of_another_instance_is_not_the_claims(label: str) -> None:
     """Not even when it carries the claim's label: a kubelet takes over the Node it finds under its name."""
     newcomer = node("ip-10-0-0-4", "i-2", claim=label)
-    old = claim("old", "i-1", "ip-10-0-0-4", ClaimState.DRAINING)
-    new = claim("young", "i-2", state=ClaimState.LAUNCHED)
+    old = with_fields(CLAIM, name="old", instance_id="i-1", node_name="ip-10-0-0-4", state=ClaimState.DRAINING)
+    new = with_fields(CLAIM, name="young", instance_id="i-2", state=ClaimState.LAUNCHED)
     paired, waiting = pair([newcomer], [old, new])
     assert paired == {"ip-10-0-0-4": new}
     assert waiting == [old]

@@ -28,8 +28,8 @@ from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import CLAIM_FORM, COMMAND_FORM
 from shiplap_lab.faults.functions.versions import NEW_FIELDS, as_previous_version, message_of_previous_version
+from tests.builders.claims import node_claim, with_fields
 from tests.formats.previous_release import PreviousDisruptionCommand, PreviousNodeClaim
-from tests.node_claims import node_claim, with_fields
 
 STORED: dict[type[msgspec.Struct], set[str]] = {
     NodeClaim: {"cluster", "name", "node_pool", "node_class"},

@@ -200,7 +200,7 @@ def _deletes_instead() -> list[Patch]:
     def act(pod: Any, claim: NodeClaim, now: float, context: Any) -> None:  # noqa: ARG001 - that is it
         context.cluster.delete_pod(pod, 30)
 
-    return [(drain, "_evict", act)]
+    return [(drain, "evict_pod", act)]
 
 
 def _forgets_what_is_sold_out() -> list[Patch]:
@@ -210,7 +210,7 @@ def _forgets_what_is_sold_out() -> list[Patch]:
 
 def _wrong_price() -> list[Patch]:
     """Claims are booked with the price of another offering."""
-    return [(assign_instances, "_price", lambda *_: 0.01)]
+    return [(assign_instances, "price_of_instance", lambda *_: 0.01)]
 
 
 def _stale_state() -> list[Patch]:

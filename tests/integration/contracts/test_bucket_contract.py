@@ -69,7 +69,7 @@ from shiplap.scheduling.model.scheduling_plan import (
 )
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap_lab.fakes.stores import FakeCatalog, FakeRecorder
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 NOW = 1_700_000_000.5
 

@@ -10,12 +10,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.errors import (
@@ -34,15 +32,16 @@ from shiplap.manifests.live.nodeclaim_objects import claim_object_changes
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import MANIFEST_KINDS, ClusterApi, WatchEvent
 from shiplap.settings import ClusterSettings
-from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
+from shiplap_lab.cluster_simulator.access import READ_ONLY
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.signals import FakeClock
+from tests.builders.claims import node_claim
 from tests.e2e import programs
 from tests.e2e.api import RealApi
 from tests.e2e.client import real_client
 from tests.e2e.control_plane import SHIPLAP
-from tests.node_claims import node_claim
+from tests.integration.contracts.cluster_objects import node, pod, shiplap_rules
 
 Server = ApiServer | RealApi
 
@@ -54,15 +53,6 @@ CLAIMED = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 """What every claim has to say."""
-
-DOCS = Path(__file__).parents[3] / "docs"
-RBAC = (DOCS / "rbac.yaml", DOCS / "rbac-cluster-manifests.yaml")
-
-
-def shiplap_rules() -> tuple[PolicyRule, ...]:
-    documents = [doc for path in RBAC for doc in yaml.safe_load_all(path.read_text())]
-    rules = [rule for doc in documents if doc["kind"] == "ClusterRole" for rule in doc["rules"]]
-    return msgspec.convert(rules, tuple[PolicyRule, ...])
 
 
 def no_sleep(seconds: float) -> None:
@@ -114,11 +104,6 @@ def api(implementation: str, request: pytest.FixtureRequest, server: Server) -> 
     return client_of(request.getfixturevalue("http").endpoint)
 
 
-def pod(name: str, **spec: object) -> dict:
-    containers = [{"name": "main", "image": "main"}]
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": containers, **spec}}
-
-
 def item(kind: str, name: str) -> dict:
     return pod(name) if kind == "pods" else node(name)
 
@@ -126,10 +111,6 @@ def item(kind: str, name: str) -> dict:
 def template(name: str, **labels: str) -> dict:
     """Return the template from which a workload makes pods."""
     return {"metadata": {"labels": labels}, "spec": {"containers": [{"name": name, "image": name}]}}
-
-
-def node(name: str, **spec: object) -> dict:
-    return {"metadata": {"name": name, "labels": {"kept": "yes", "changed": "no"}}, "spec": spec}
 
 
 def scale_up(name: str, reason: str = "TriggeredScaleUp") -> dict:

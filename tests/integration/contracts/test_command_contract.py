@@ -12,11 +12,10 @@ from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import CommandState, DisruptionCommand
 from shiplap.errors import ConditionFailed, EpochMoved
-from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import COMMIT_GROUP, StateStore
 from shiplap_lab.fakes.state import FakeState
+from tests.builders.claims import node_claim
 from tests.integration.contracts.in_process_aws import create_table, dynamodb_client
-from tests.node_claims import node_claim
 
 NOW = 1_700_000_000.0
 CLUSTER = "blue"
@@ -49,12 +48,8 @@ def command(name: str = "command", **changes: object) -> DisruptionCommand:
     return replace(first, **changes)
 
 
-def claim(name: str) -> NodeClaim:
-    return node_claim(cluster=CLUSTER, name=name, node_pool="default", node_class="default")
-
-
 def test_a_command_is_committed_with_its_replacements(store: StateStore) -> None:
-    assert store.commit(CLUSTER, 0, [claim("new")], [command()]) == 1
+    assert store.commit(CLUSTER, 0, [node_claim(cluster=CLUSTER, name="new")], [command()]) == 1
     assert store.commands(CLUSTER) == (command(),)
     assert [item.name for item in store.read(CLUSTER, NOW).claims] == ["new"]
     assert store.read(CLUSTER, NOW).epoch == 1
@@ -69,7 +64,7 @@ def test_a_command_without_replacements_advances_the_epoch_too(store: StateStore
 def test_nothing_is_committed_on_a_stale_epoch(store: StateStore) -> None:
     store.commit(CLUSTER, 0, [], [command("first")])
     with pytest.raises(EpochMoved):
-        store.commit(CLUSTER, 0, [claim("new")], [command("second")])
+        store.commit(CLUSTER, 0, [node_claim(cluster=CLUSTER, name="new")], [command("second")])
     assert [item.name for item in store.commands(CLUSTER)] == ["first"]
     assert store.read(CLUSTER, NOW).claims == ()
 
@@ -81,7 +76,12 @@ def test_a_name_is_given_once(store: StateStore) -> None:
 
 
 def test_a_large_command_takes_several_transactions_the_first_with_the_command(store: StateStore) -> None:
-    assert store.commit(CLUSTER, 0, [claim(f"c{place:03}") for place in range(COMMIT_GROUP)], [command()]) == 2
+    assert (
+        store.commit(
+            CLUSTER, 0, [node_claim(cluster=CLUSTER, name=f"c{place:03}") for place in range(COMMIT_GROUP)], [command()]
+        )
+        == 2
+    )
     assert len(store.read(CLUSTER, NOW).claims) == COMMIT_GROUP
     assert store.commands(CLUSTER) == (command(),)
 

@@ -9,30 +9,12 @@ import msgspec
 import pytest
 
 from shiplap.errors import AwsError
-from shiplap.kubernetes.objects import ObjectMeta
-from shiplap.manifests.custom_resources import (
-    AmiSelectorTerm,
-    EC2NodeClass,
-    EC2NodeClassSpec,
-    SecurityGroupSelectorTerm,
-    SubnetSelectorTerm,
-)
-from shiplap.ports import Compute, FleetOverride, FleetRequest, FleetResult, Instance
+from shiplap.ports import Compute, FleetRequest, FleetResult, Instance
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.signals import FakeClock
+from tests.builders.claims import node_claim, with_fields
 from tests.integration.contracts.emulated_ec2 import ZONES, Region, emulated_region
-from tests.node_claims import node_claim, with_fields
-
-DISCOVERY = {"karpenter.sh/discovery": "*"}
-NODE_CLASS = EC2NodeClass(
-    ObjectMeta(name="default"),
-    EC2NodeClassSpec(
-        subnet_selector_terms=(SubnetSelectorTerm(tags=DISCOVERY),),
-        security_group_selector_terms=(SecurityGroupSelectorTerm(tags=DISCOVERY),),
-        ami_selector_terms=(AmiSelectorTerm(alias="al2023@latest"),),
-        role="node-role",
-    ),
-)
+from tests.integration.contracts.fleet_requests import NODE_CLASS, request_for
 
 
 class Bench(Protocol):
@@ -90,36 +72,6 @@ def region() -> Iterator[Region]:
 @pytest.fixture(params=["fake", "emulator"])
 def bench(request: pytest.FixtureRequest) -> Bench:
     return FakeBench() if request.param == "fake" else EmulatorBench(request.getfixturevalue("region"))
-
-
-def request_for(
-    compute: Compute,
-    claim: str = "default-1",
-    *,
-    cluster: str = "demo",
-    offerings: tuple[tuple[float, str, str], ...] = ((0.096, "m5.large", ZONES[0]),),
-    capacity_type: str = "on-demand",
-    token: str = "",
-    beside: tuple[str, ...] = (),
-) -> FleetRequest:
-    resolved = compute.resolve(NODE_CLASS)
-    ami = next(ami.id for ami in resolved.amis if _runs_amd64(ami.requirements))
-    return FleetRequest(
-        claims=tuple(
-            node_claim(cluster=cluster, name=name, node_pool="default", node_class="default")
-            for name in (claim, *beside)
-        ),
-        node_class=NODE_CLASS,
-        resolved=resolved,
-        capacity_type=capacity_type,
-        overrides=tuple(FleetOverride(price, name, zone, ami, 29) for price, name, zone in offerings),
-        token=token or f"token-{cluster}-{claim}",
-    )
-
-
-def _runs_amd64(requirements: tuple[tuple[str, str, tuple[str, ...]], ...]) -> bool:
-    standard = all(operator != "Exists" for _, operator, _ in requirements)
-    return standard and all("arm64" not in values for _, _, values in requirements)
 
 
 def launched(result: FleetResult) -> Instance:

@@ -19,7 +19,7 @@ from shiplap_lab.fakes.signals import FakeClock
 from tests.e2e.api import RealApi
 from tests.e2e.certificates import service_account_token
 from tests.e2e.control_plane import READER, SHIPLAP, ControlPlane
-from tests.integration.contracts.test_cluster import node, pod, shiplap_rules
+from tests.integration.contracts.cluster_objects import node, pod, shiplap_rules
 
 READERS = "readers"
 

@@ -15,8 +15,8 @@ from shiplap.policies.ceilings.ledger import MonthOfSpending, SpendingLedger
 from shiplap.ports import StateStore
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeState
+from tests.builders.claims import changes, node_claim, with_fields
 from tests.integration.contracts.in_process_aws import HookedClient, create_table, dynamodb_client
-from tests.node_claims import changes, node_claim
 
 NOW = 1_700_000_000.0
 CLUSTER, MONTH = "blue", "2023-11"
@@ -40,12 +40,8 @@ def stores(request: pytest.FixtureRequest) -> Iterator[Stores]:
         yield first, second, faults
 
 
-def claim(name: str, **fields: object) -> NodeClaim:
-    return node_claim(**{"cluster": CLUSTER, "name": name, "most_hourly": 0.5} | fields)
-
-
 def launched(store: StateStore, name: str, **fields: object) -> NodeClaim:
-    planned = claim(name, **fields)
+    planned = with_fields(node_claim(cluster=CLUSTER, name=name, most_hourly=0.5), **fields)
     store.commit(CLUSTER, store.epoch(CLUSTER), [planned])
     launching = store.advance(planned, S.LAUNCHING)
     return store.advance(launching, S.LAUNCHED, **changes(launching, instance_id=f"i-{name}", changed_at=NOW))
@@ -91,7 +87,7 @@ def test_metered_claims_stay_in_the_ledger_until_they_are_closed(stores: Stores)
 
 def test_closing_what_has_expired_makes_nothing(stores: Stores) -> None:
     store, _, _ = stores
-    store.close_claims([claim("never", state=S.GONE, instance_id="i-1")])
+    store.close_claims([node_claim(cluster=CLUSTER, name="never", most_hourly=0.5, state=S.GONE, instance_id="i-1")])
     assert store.claim(CLUSTER, "never") is None
     assert store.ledger_claims(CLUSTER) == ()
 
@@ -119,11 +115,16 @@ def test_another_month_keeps_what_was_added_to_the_last_one(stores: Stores) -> N
 def test_a_commit_counts_with_its_claims_or_not_at_all(stores: Stores) -> None:
     store, rival, _ = stores
     change = of_month(100, 10, most_total=0, most_hourly=0)
-    assert store.commit(CLUSTER, 0, [claim("a")], counted=change) == 1
+    assert store.commit(CLUSTER, 0, [node_claim(cluster=CLUSTER, name="a", most_hourly=0.5)], counted=change) == 1
     with pytest.raises(EpochMoved):
-        rival.commit(CLUSTER, 0, [claim("b")], counted=of_month(200, 20, change.after))
+        rival.commit(
+            CLUSTER,
+            0,
+            [node_claim(cluster=CLUSTER, name="b", most_hourly=0.5)],
+            counted=of_month(200, 20, change.after),
+        )
     with pytest.raises(EpochMoved):  # the note has changed
-        rival.commit(CLUSTER, 1, [claim("b")], counted=of_month(200, 20))
+        rival.commit(CLUSTER, 1, [node_claim(cluster=CLUSTER, name="b", most_hourly=0.5)], counted=of_month(200, 20))
     assert [seen.name for seen in store.claims(CLUSTER)] == ["a"]
     assert store.read(CLUSTER, NOW).account_spending == AccountSpending({MONTH: 100}, 10)
 
@@ -131,16 +132,23 @@ def test_a_commit_counts_with_its_claims_or_not_at_all(stores: Stores) -> None:
 @pytest.mark.parametrize("bounds", [{"most_total": 99}, {"most_hourly": 9}])
 def test_of_two_clusters_only_one_gets_the_rest_of_a_ceiling(stores: Stores, bounds: dict[str, int]) -> None:
     store, rival, _ = stores
-    assert store.commit(CLUSTER, 0, [claim("a")], counted=of_month(100, 10, **bounds)) == 1
+    assert (
+        store.commit(
+            CLUSTER, 0, [node_claim(cluster=CLUSTER, name="a", most_hourly=0.5)], counted=of_month(100, 10, **bounds)
+        )
+        == 1
+    )
     with pytest.raises(EpochMoved):
-        rival.commit("green", 0, [claim("b", cluster="green")], counted=of_month(100, 10, **bounds))
+        rival.commit(
+            "green", 0, [node_claim(cluster="green", name="b", most_hourly=0.5)], counted=of_month(100, 10, **bounds)
+        )
     assert store.read("green", NOW).account_spending == AccountSpending({MONTH: 100}, 10)
     assert rival.epoch("green") == 0
 
 
 def test_large_commits_count_once(stores: Stores) -> None:
     store, _, _ = stores
-    claims = [claim(f"n{number}") for number in range(205)]
+    claims = [node_claim(cluster=CLUSTER, name=f"n{number}", most_hourly=0.5) for number in range(205)]
     assert store.commit(CLUSTER, 0, claims, counted=of_month(100, 10)) == 3
     assert store.read(CLUSTER, NOW).account_spending == AccountSpending({MONTH: 100}, 10)
     assert len(store.claims(CLUSTER)) == 205
@@ -151,7 +159,7 @@ def test_a_commit_whose_answer_is_lost_counts_once(stores: Stores) -> None:
     effect = "state.commit" if isinstance(store, FakeState) else "transact_write_items"
     faults.on("after", effect, StoreError("no answer"))
     with pytest.raises(StoreError):
-        store.commit(CLUSTER, 0, [claim("a")], counted=of_month(100, 10))
+        store.commit(CLUSTER, 0, [node_claim(cluster=CLUSTER, name="a", most_hourly=0.5)], counted=of_month(100, 10))
     with pytest.raises(EpochMoved):
-        store.commit(CLUSTER, 0, [claim("a")], counted=of_month(100, 10))
+        store.commit(CLUSTER, 0, [node_claim(cluster=CLUSTER, name="a", most_hourly=0.5)], counted=of_month(100, 10))
     assert store.read(CLUSTER, NOW).account_spending == AccountSpending({MONTH: 100}, 10)

@@ -31,8 +31,8 @@ from shiplap.ports import (
 )
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeState
+from tests.builders.claims import changes, node_claim, with_fields
 from tests.integration.contracts.in_process_aws import HookedClient, create_table, dynamodb_client
-from tests.node_claims import changes, node_claim
 
 NOW = 1_700_000_000.0
 CLUSTER = "blue"
@@ -73,8 +73,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield World(first, second, faults, "transact_write_items", "put_item", "put_item", scan)
 
 
-def claim(name: str, **changes: object) -> NodeClaim:
-    return node_claim(cluster=CLUSTER, name=name, node_pool="default", node_class="default", **changes)
+CLAIM = node_claim(name="c", cluster=CLUSTER)
 
 
 def in_flight(store: StateStore) -> list[str]:
@@ -96,8 +95,9 @@ def test_a_cluster_never_written_to_is_at_epoch_0_and_empty(world: World) -> Non
 
 
 def test_a_committed_claim_is_read_back_exactly(world: World) -> None:
-    full = claim(
-        "full",
+    full = with_fields(
+        CLAIM,
+        name="full",
         tier=1,
         created_at=NOW + 0.125,
         requirements=(RequirementSpec("karpenter.sh/capacity-type", "In", ("spot",), 1),),
@@ -118,8 +118,8 @@ def test_a_committed_claim_is_read_back_exactly(world: World) -> None:
 
 
 def test_each_decision_advances_the_epoch_and_claims_come_sorted(world: World) -> None:
-    assert world.store.commit(CLUSTER, 0, [claim("c"), claim("a")]) == 1
-    assert world.store.commit(CLUSTER, 1, [claim("b")]) == 2
+    assert world.store.commit(CLUSTER, 0, [CLAIM, with_fields(CLAIM, name="a")]) == 1
+    assert world.store.commit(CLUSTER, 1, [with_fields(CLAIM, name="b")]) == 2
     assert world.store.read(CLUSTER, NOW).epoch == world.rival.epoch(CLUSTER) == 2
     assert world.store.epoch(f"{CLUSTER}-too") == 0
     assert in_flight(world.store) == ["a", "b", "c"]
@@ -132,42 +132,42 @@ def test_a_decision_without_claims_writes_nothing(world: World) -> None:
 
 def test_many_claims_go_in_groups_and_each_advances_the_epoch(world: World) -> None:
     names = [f"claim-{number:03}" for number in range(200)]
-    assert world.store.commit(CLUSTER, 0, [claim(name) for name in names]) == 3
+    assert world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name=name) for name in names]) == 3
     assert in_flight(world.store) == names
     assert world.store.read(CLUSTER, NOW).epoch == 3
 
 
 def test_of_two_decisions_on_one_epoch_the_second_writes_nothing(world: World) -> None:
-    world.rival.commit(CLUSTER, 0, [claim("theirs")])
+    world.rival.commit(CLUSTER, 0, [with_fields(CLAIM, name="theirs")])
     with pytest.raises(EpochMoved, match="epoch 0"):
-        world.store.commit(CLUSTER, 0, [claim("ours")])
+        world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="ours")])
     assert in_flight(world.store) == ["theirs"]
     assert world.store.read(CLUSTER, NOW).epoch == 1
 
 
 def test_two_deciders_with_the_same_claims_do_not_both_win(world: World) -> None:
-    world.rival.commit(CLUSTER, 0, [claim("same", token="t")])
+    world.rival.commit(CLUSTER, 0, [with_fields(CLAIM, name="same", token="t")])
     with pytest.raises(EpochMoved):
-        world.store.commit(CLUSTER, 0, [claim("same", token="t")])
+        world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="same", token="t")])
 
 
 def test_a_decision_from_the_future_is_refused(world: World) -> None:
     with pytest.raises(EpochMoved):
-        world.store.commit(CLUSTER, 5, [claim("a")])
+        world.store.commit(CLUSTER, 5, [with_fields(CLAIM, name="a")])
     assert in_flight(world.store) == []
 
 
 def test_a_rival_that_slips_in_just_before_the_write_wins(world: World) -> None:
-    world.faults.on("before", world.commit, lambda: world.rival.commit(CLUSTER, 0, [claim("theirs")]))
+    world.faults.on("before", world.commit, lambda: world.rival.commit(CLUSTER, 0, [with_fields(CLAIM, name="theirs")]))
     with pytest.raises(EpochMoved):
-        world.store.commit(CLUSTER, 0, [claim("ours")])
+        world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="ours")])
     assert in_flight(world.store) == ["theirs"]
 
 
 def test_groups_written_before_a_rival_stay(world: World) -> None:
-    world.faults.on("after", world.commit, lambda: world.rival.commit(CLUSTER, 1, [claim("theirs")]))
+    world.faults.on("after", world.commit, lambda: world.rival.commit(CLUSTER, 1, [with_fields(CLAIM, name="theirs")]))
     with pytest.raises(EpochMoved, match="epoch 1"):
-        world.store.commit(CLUSTER, 0, [claim(f"ours-{number:03}") for number in range(120)])
+        world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name=f"ours-{number:03}") for number in range(120)])
     names = in_flight(world.store)
     assert "theirs" in names
     assert len(names) == 100
@@ -178,7 +178,7 @@ def test_of_many_concurrent_deciders_exactly_one_wins(world: World) -> None:
     def decide(number: int) -> bool:
         store = world.rival if number % 2 else world.store
         try:
-            store.commit(CLUSTER, 0, [claim(f"claim-{number}")])
+            store.commit(CLUSTER, 0, [with_fields(CLAIM, name=f"claim-{number}")])
         except EpochMoved:
             return False
         return True
@@ -190,9 +190,9 @@ def test_of_many_concurrent_deciders_exactly_one_wins(world: World) -> None:
 
 
 def test_a_taken_name_refuses_the_whole_decision(world: World) -> None:
-    world.store.commit(CLUSTER, 0, [claim("taken")])
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="taken")])
     with pytest.raises(ConditionFailed, match="exists"):
-        world.store.commit(CLUSTER, 1, [claim("new"), claim("taken")])
+        world.store.commit(CLUSTER, 1, [with_fields(CLAIM, name="new"), with_fields(CLAIM, name="taken")])
     assert in_flight(world.store) == ["taken"]
     assert world.store.read(CLUSTER, NOW).epoch == 1
 
@@ -200,8 +200,8 @@ def test_a_taken_name_refuses_the_whole_decision(world: World) -> None:
 @pytest.mark.parametrize(
     "claims",
     [
-        pytest.param([claim("a"), claim("a")], id="one name twice"),
-        pytest.param([claim("a", state=S.LAUNCHED)], id="not Planned"),
+        pytest.param([with_fields(CLAIM, name="a"), with_fields(CLAIM, name="a")], id="one name twice"),
+        pytest.param([with_fields(CLAIM, name="a", state=S.LAUNCHED)], id="not Planned"),
         pytest.param(
             [node_claim(cluster="green", name="a", node_pool="default", node_class="default")], id="another cluster"
         ),
@@ -215,7 +215,7 @@ def test_claims_that_cannot_be_committed_together_are_refused(world: World, clai
 
 
 def test_clusters_know_nothing_of_each_other(world: World) -> None:
-    world.store.commit(CLUSTER, 0, [claim("a")])
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="a")])
     world.store.mark_missed(CLUSTER, ["uid"], NOW)
     world.store.mark_unavailable([OfferingFailure("m5.large", "a", "spot", "ICE")], NOW)
     green = world.store.read("green", NOW)
@@ -225,8 +225,8 @@ def test_clusters_know_nothing_of_each_other(world: World) -> None:
 
 
 def test_decisions_see_claims_until_they_are_initialized_and_while_they_leave(world: World) -> None:
-    world.store.commit(CLUSTER, 0, [claim("a")])
-    item = claim("a")
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="a")])
+    item = with_fields(CLAIM, name="a")
     for state in (S.LAUNCHING, S.LAUNCHED, S.REGISTERED):
         item = world.store.advance(item, state)
         assert world.store.read(CLUSTER, NOW).claims == (item,)
@@ -242,16 +242,18 @@ def test_decisions_see_claims_until_they_are_initialized_and_while_they_leave(wo
 
 
 def test_a_failed_claim_is_remembered_but_not_in_flight(world: World) -> None:
-    world.store.commit(CLUSTER, 0, [claim("a")])
-    failed = world.store.advance(claim("a"), S.FAILED, failure="no capacity", changed_at=NOW)
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="a")])
+    failed = world.store.advance(with_fields(CLAIM, name="a"), S.FAILED, failure="no capacity", changed_at=NOW)
     assert in_flight(world.store) == []
     assert world.store.claims(CLUSTER) == (failed,)
     assert failed.failure == "no capacity"
 
 
 def test_a_claim_stays_in_its_state_with_a_new_owner(world: World) -> None:
-    world.store.commit(CLUSTER, 0, [claim("a")])
-    owned = world.store.advance(claim("a"), S.PLANNED, **changes(claim("a"), owner="request-1"))
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="a")])
+    owned = world.store.advance(
+        with_fields(CLAIM, name="a"), S.PLANNED, **changes(with_fields(CLAIM, name="a"), owner="request-1")
+    )
     assert world.store.claim(CLUSTER, "a") == owned
     assert (owned.launch.owner, owned.state, owned.version) == ("request-1", S.PLANNED, 1)
 
@@ -270,39 +272,43 @@ def test_a_claim_stays_in_its_state_with_a_new_owner(world: World) -> None:
     ],
 )
 def test_states_are_not_skipped_nor_walked_back(world: World, states: tuple[ClaimState, ...], to: ClaimState) -> None:
-    world.store.commit(CLUSTER, 0, [claim("a")])
-    item = advance_to(world.store, claim("a"), *states)
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="a")])
+    item = advance_to(world.store, with_fields(CLAIM, name="a"), *states)
     with pytest.raises(ConditionFailed, match="no way leads"):
         world.store.advance(item, to)
     assert world.store.claim(CLUSTER, "a") == item
 
 
 def test_a_claim_that_changed_meanwhile_is_not_overwritten(world: World) -> None:
-    world.store.commit(CLUSTER, 0, [claim("a")])
-    theirs = world.rival.advance(claim("a"), S.LAUNCHING, **changes(claim("a"), owner="them"))
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="a")])
+    theirs = world.rival.advance(
+        with_fields(CLAIM, name="a"), S.LAUNCHING, **changes(with_fields(CLAIM, name="a"), owner="them")
+    )
     with pytest.raises(ConditionFailed, match="version 0"):
-        world.store.advance(claim("a"), S.LAUNCHING, **changes(claim("a"), owner="us"))
+        world.store.advance(
+            with_fields(CLAIM, name="a"), S.LAUNCHING, **changes(with_fields(CLAIM, name="a"), owner="us")
+        )
     assert world.store.claim(CLUSTER, "a") == theirs
 
 
 def test_of_two_identical_moves_one_wins(world: World) -> None:
-    world.store.commit(CLUSTER, 0, [claim("a")])
-    world.faults.on("before", world.advance, lambda: world.rival.advance(claim("a"), S.LAUNCHING))
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="a")])
+    world.faults.on("before", world.advance, lambda: world.rival.advance(with_fields(CLAIM, name="a"), S.LAUNCHING))
     with pytest.raises(ConditionFailed):
-        world.store.advance(claim("a"), S.LAUNCHING)
+        world.store.advance(with_fields(CLAIM, name="a"), S.LAUNCHING)
 
 
 def test_a_claim_that_does_not_exist_cannot_move(world: World) -> None:
     with pytest.raises(ConditionFailed):
-        world.store.advance(claim("ghost"), S.LAUNCHING)
+        world.store.advance(with_fields(CLAIM, name="ghost"), S.LAUNCHING)
     assert world.store.claim(CLUSTER, "ghost") is None
 
 
 def test_a_claim_is_found_by_its_instance(world: World) -> None:
-    world.store.commit(CLUSTER, 0, [claim("a"), claim("b")])
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="a"), with_fields(CLAIM, name="b")])
     launched = [
         world.store.advance(
-            world.store.advance(claim(name), S.LAUNCHING),
+            world.store.advance(with_fields(CLAIM, name=name), S.LAUNCHING),
             S.LAUNCHED,
             instance=LaunchedInstance(f"i-{name}", "m5.large"),
         )
@@ -391,25 +397,25 @@ def many(number: int) -> tuple[PodReference, ...]:
 
 
 def test_a_claim_of_a_thousand_pods_with_the_longest_names_is_stored(world: World) -> None:
-    large = claim("large", pods=many(1500))
+    large = with_fields(CLAIM, name="large", pods=many(1500))
     assert len(msgspec.json.encode(large)) > 400 * 1024
     assert can_be_stored(large)
-    assert world.store.commit(CLUSTER, 0, [large, claim("small")]) == 1
+    assert world.store.commit(CLUSTER, 0, [large, with_fields(CLAIM, name="small")]) == 1
     assert world.rival.claim(CLUSTER, "large") == large
-    assert world.rival.read(CLUSTER, NOW).claims == (large, claim("small"))
+    assert world.rival.read(CLUSTER, NOW).claims == (large, with_fields(CLAIM, name="small"))
     assert world.store.advance(large, S.LAUNCHING, **changes(large, owner="us")).version == 1
 
 
 def test_a_claim_that_no_item_can_hold_is_refused_whole(world: World) -> None:
-    huge = claim("huge", pods=many(4000))
+    huge = with_fields(CLAIM, name="huge", pods=many(4000))
     assert not can_be_stored(huge)
     with pytest.raises(StoreError, match="size"):
-        world.store.commit(CLUSTER, 0, [claim("small"), huge])
+        world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="small"), huge])
     assert world.store.claims(CLUSTER) == ()
 
 
 def test_a_claim_of_a_newer_schema_is_read_and_counts_but_is_not_written(world: World) -> None:
-    newer = claim("newer", schema=SCHEMA + 1)
+    newer = with_fields(CLAIM, name="newer", schema=SCHEMA + 1)
     assert world.store.adopt(newer)
     assert world.rival.read(CLUSTER, NOW).claims == world.rival.claims(CLUSTER) == (newer,)
     for write in (
@@ -422,22 +428,22 @@ def test_a_claim_of_a_newer_schema_is_read_and_counts_but_is_not_written(world: 
 
 
 def test_a_claim_is_adopted_once_in_the_state_its_node_has(world: World) -> None:
-    lost = claim("lost", state=S.INITIALIZED, instance_id="i-1")
+    lost = with_fields(CLAIM, name="lost", state=S.INITIALIZED, instance_id="i-1")
     assert world.store.adopt(lost)
-    assert not world.rival.adopt(claim("lost", state=S.INITIALIZED, instance_id="i-2"))
+    assert not world.rival.adopt(with_fields(CLAIM, name="lost", state=S.INITIALIZED, instance_id="i-2"))
     assert world.store.claim(CLUSTER, "lost") == lost
     assert world.store.claims(CLUSTER) == (lost,)
     assert world.store.read(CLUSTER, NOW).epoch == 0
-    world.store.commit(CLUSTER, 0, [claim("planned")])
-    assert not world.store.adopt(claim("planned", state=S.INITIALIZED))
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="planned")])
+    assert not world.store.adopt(with_fields(CLAIM, name="planned", state=S.INITIALIZED))
     assert world.store.advance(lost, S.DRAINING, changed_at=NOW).version == 1
 
 
 def test_a_claim_that_failed_gives_its_name_to_a_node_in_service(world: World) -> None:
     """Of a claim in a restored table nobody knows that EC2 has launched its instance."""
-    world.store.commit(CLUSTER, 0, [claim("lost")])
-    world.store.advance(claim("lost"), S.FAILED)
-    found = claim("lost", state=S.INITIALIZED, instance_id="i-1")
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="lost")])
+    world.store.advance(with_fields(CLAIM, name="lost"), S.FAILED)
+    found = with_fields(CLAIM, name="lost", state=S.INITIALIZED, instance_id="i-1")
     assert world.store.adopt(found)
     assert not world.rival.adopt(found)
     assert world.store.claims(CLUSTER) == (found,)
@@ -485,8 +491,8 @@ def test_kinds_of_pods_that_nodes_run_are_remembered_since_they_were_last_noted(
 
 
 def test_ended_claims_carry_the_moment_from_which_they_may_be_forgotten(world: World) -> None:
-    world.store.commit(CLUSTER, 0, [claim("a"), claim("b")])
-    world.store.advance(claim("a"), S.FAILED, changed_at=NOW)
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="a"), with_fields(CLAIM, name="b")])
+    world.store.advance(with_fields(CLAIM, name="a"), S.FAILED, changed_at=NOW)
     if isinstance(world.store, FakeState):
         world.store.expire(NOW + FORGET_AFTER_S - 1)
         assert world.store.claim(CLUSTER, "a") is not None
@@ -502,12 +508,12 @@ def test_ended_claims_carry_the_moment_from_which_they_may_be_forgotten(world: W
 def test_faults_reach_the_caller_as_store_errors(world: World) -> None:
     world.faults.on("before", world.commit, StoreThrottled("slow down"))
     with pytest.raises(StoreThrottled):
-        world.store.commit(CLUSTER, 0, [claim("a")])
+        world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="a")])
     assert world.store.read(CLUSTER, NOW).epoch == 0
 
 
 def test_claims_are_moved_together(world: World) -> None:
-    claims = [claim(f"claim-{number:02}") for number in range(99)]
+    claims = [with_fields(CLAIM, name=f"claim-{number:02}") for number in range(99)]
     world.store.commit(CLUSTER, 0, claims)
     moved = world.store.advance_all([Move(item, S.LAUNCHING, changes(item, owner=item.name)) for item in claims])
     assert [item.launch.owner for item in moved] == [item.name for item in claims]
@@ -520,24 +526,37 @@ def test_claims_are_moved_together(world: World) -> None:
 
 
 def test_if_one_claim_has_changed_none_is_moved(world: World) -> None:
-    world.store.commit(CLUSTER, 0, [claim("a"), claim("b")])
-    theirs = world.rival.advance(claim("b"), S.LAUNCHING, **changes(claim("b"), owner="them"))
-    for moves in ([Move(claim("a"), S.LAUNCHING), Move(claim("b"), S.LAUNCHING)], [Move(claim("b"), S.LAUNCHING)]):
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="a"), with_fields(CLAIM, name="b")])
+    theirs = world.rival.advance(
+        with_fields(CLAIM, name="b"), S.LAUNCHING, **changes(with_fields(CLAIM, name="b"), owner="them")
+    )
+    for moves in (
+        [Move(with_fields(CLAIM, name="a"), S.LAUNCHING), Move(with_fields(CLAIM, name="b"), S.LAUNCHING)],
+        [Move(with_fields(CLAIM, name="b"), S.LAUNCHING)],
+    ):
         with pytest.raises(ConditionFailed, match="claim b is no longer at version 0"):
             world.store.advance_all(moves)
-    assert world.store.read(CLUSTER, NOW).claims == (claim("a"), theirs)
+    assert world.store.read(CLUSTER, NOW).claims == (with_fields(CLAIM, name="a"), theirs)
 
 
 @pytest.mark.parametrize(
     "moves",
     [
-        pytest.param([Move(claim("a"), S.LAUNCHING), Move(claim("a"), S.FAILED)], id="one claim twice"),
-        pytest.param([Move(claim(f"claim-{number}"), S.LAUNCHING) for number in range(100)], id="too many"),
-        pytest.param([Move(claim("a"), S.LAUNCHING), Move(claim("b"), S.GONE)], id="no such arrow"),
+        pytest.param(
+            [Move(with_fields(CLAIM, name="a"), S.LAUNCHING), Move(with_fields(CLAIM, name="a"), S.FAILED)],
+            id="one claim twice",
+        ),
+        pytest.param(
+            [Move(with_fields(CLAIM, name=f"claim-{number}"), S.LAUNCHING) for number in range(100)], id="too many"
+        ),
+        pytest.param(
+            [Move(with_fields(CLAIM, name="a"), S.LAUNCHING), Move(with_fields(CLAIM, name="b"), S.GONE)],
+            id="no such arrow",
+        ),
     ],
 )
 def test_moves_that_cannot_be_made_together_are_refused(world: World, moves: list[Move]) -> None:
-    world.store.commit(CLUSTER, 0, [claim("a"), claim("b")])
+    world.store.commit(CLUSTER, 0, [with_fields(CLAIM, name="a"), with_fields(CLAIM, name="b")])
     with pytest.raises(ConditionFailed):
         world.store.advance_all(moves)
     assert in_flight(world.store) == ["a", "b"]
@@ -641,7 +660,7 @@ def test_a_decision_that_has_not_seen_the_freeze_commits_nothing(world: World) -
     assert before.frozen_at == world.store.frozen_at() == 0
     assert world.rival.freeze([CLUSTER, "green"], NOW) == NOW
     with pytest.raises(EpochMoved):
-        world.store.commit(CLUSTER, before.epoch, [claim("a")])
+        world.store.commit(CLUSTER, before.epoch, [with_fields(CLAIM, name="a")])
     after = world.store.read(CLUSTER, NOW)
     assert (after.frozen_at, after.epoch) == (NOW, before.epoch + 1)
     assert world.store.read("green", NOW).frozen_at == NOW
@@ -657,4 +676,4 @@ def test_a_second_freeze_keeps_the_moment_and_moves_the_epoch_again(world: World
     world.rival.unfreeze()
     world.rival.unfreeze()
     assert world.store.frozen_at() == world.store.read(CLUSTER, NOW).frozen_at == 0
-    assert world.store.commit(CLUSTER, 2, [claim("a")]) == 3
+    assert world.store.commit(CLUSTER, 2, [with_fields(CLAIM, name="a")]) == 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL, claim_object_changes
 from shiplap.manifests.nodeclaim import ClaimState, LaunchedInstance
+from tests.builders.claims import node_claim
 from tests.integration.flows.live_stage import LiveStage
-from tests.node_claims import node_claim
 
 _AMOUNTS = {"cpu": "4", "memory": "8Gi", "pods": "58"}
 

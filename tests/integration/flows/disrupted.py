@@ -11,15 +11,16 @@ from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap_lab.fakes.stores import FakeMemory
+from tests.builders.pools import family_pool
 from tests.integration.flows.leaving import kubelets_end_pods
-from tests.integration.flows.stage import Stage, pool
+from tests.integration.flows.stage import Stage
 
 
 class Disrupted(Stage):
     """A stage whose pool may be disrupted at once and wholly."""
 
     def __init__(self, *, budget: str = "100%", **settings: object) -> None:
-        plain = msgspec.to_builtins(pool("default", ("m6i",)))
+        plain = msgspec.to_builtins(family_pool("default", ("m6i",)))
         plain["spec"]["disruption"] = {"budgets": [{"nodes": budget}], "consolidateAfter": "0s"}
         super().__init__((msgspec.convert(plain, NodePool),))
         known = self.settings.disruption

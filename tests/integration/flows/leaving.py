@@ -11,9 +11,10 @@ from shiplap.flows.messages import rfc3339
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
-from tests.integration.flows.stage import Stage, pool
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import Stage
 
-ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",), capacity_types=("spot",)),)
+ONLY_LARGE = (family_pool("any", ("m6i",), sizes=("large",), capacity_types=("spot",)),)
 SPOT = "EC2 Spot Instance Interruption Warning"
 STATE = "EC2 Instance State-change Notification"
 REBALANCE = "EC2 Instance Rebalance Recommendation"

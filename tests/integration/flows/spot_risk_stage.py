@@ -9,9 +9,10 @@ from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, DAY_S, EvidenceC
 from shiplap.policies.spot_risk.spot_risk_settings import SpotRiskSettings
 from shiplap_lab.fakes.stores import FakeCatalog
 from shiplap_lab.policies.spot_risk_fakes import FakeSpotEvidence
-from tests.integration.flows.stage import ZONES, Stage, catalog, pool
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import ZONES, Stage, catalog
 
-ANY_SPOT = (pool("any", ("c7i", "c7i-flex", "m6i", "r6i"), capacity_types=("spot", "on-demand")),)
+ANY_SPOT = (family_pool("any", ("c7i", "c7i-flex", "m6i", "r6i"), capacity_types=("spot", "on-demand")),)
 ZONE_IDS = {zone: f"euw1-az{number}" for number, zone in enumerate(ZONES, 1)}
 ZONE_OF = {zone_id: zone for zone, zone_id in ZONE_IDS.items()}
 A_MONTH = (90.0,) * DAY_PARTS

@@ -51,6 +51,7 @@ from shiplap_lab.fakes.state import FakeJoins, FakeState
 from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeCommitments, FakeRecorder
 from shiplap_lab.policies.policy_plays import fake_ports, ports_of
 from shiplap_lab.policies.sleep_fakes import FakeSleep
+from tests.builders.pools import family_pool
 
 CLUSTER = "demo"
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
@@ -84,26 +85,7 @@ def catalog(*, spot: bool = False) -> Catalog:
     return Catalog(region="eu-west-1", types=tuple(types), zones=zones, prices=prices)
 
 
-def pool(
-    name: str,
-    families: Sequence[str],
-    *,
-    sizes: Sequence[str] = tuple(sorted(_SIZES)),
-    weight: int = 0,
-    capacity_types: Sequence[str] = ("on-demand",),
-) -> NodePool:
-    """A NodePool of some families in some sizes."""
-    rules = [
-        {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": list(families)},
-        {"key": "karpenter.k8s.aws/instance-size", "operator": "In", "values": list(sizes)},
-        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": list(capacity_types)},
-    ]
-    spec = {"nodeClassRef": {"name": "default"}, "requirements": rules}
-    document = {"metadata": {"name": name}, "spec": {"weight": weight, "template": {"spec": spec}}}
-    return msgspec.convert(document, NodePool)
-
-
-FLEX_FIRST = (pool("fallback", ("c7i", "m6i"), weight=1), pool("flex", ("c7i-flex",), weight=10))
+FLEX_FIRST = (family_pool("fallback", ("c7i", "m6i"), weight=1), family_pool("flex", ("c7i-flex",), weight=10))
 NODE_CLASS = msgspec.convert({"metadata": {"name": "default"}, "spec": {"amiFamily": "AL2023"}}, EC2NodeClass)
 
 

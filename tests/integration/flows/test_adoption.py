@@ -11,9 +11,9 @@ from shiplap.manifests.template_hash import NODE_CLASS_HASH, POOL_HASH
 from shiplap.ports import Instance
 from shiplap_lab.fakes.faults import Crash
 from shiplap_lab.fakes.state import FakeState
+from tests.builders.claims import flat
 from tests.integration.flows.leaving import first, serving
 from tests.integration.flows.stage import Stage
-from tests.node_claims import flat
 
 SAME = (
     *("cluster", "name", "node_pool", "node_class", "state", "token", "node_name"),

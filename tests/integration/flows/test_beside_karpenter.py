@@ -13,9 +13,9 @@ from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.ports import ClusterApi
 from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.stores import FakeManifests
+from tests.integration.flows.live_stage import lease, written
+from tests.integration.flows.loaded_functions import Context, Load, load, records, sweep
 from tests.integration.flows.stage import CLUSTER, FLEX_FIRST, Stage
-from tests.integration.flows.test_handlers import Context, Load, load, records, sweep
-from tests.integration.flows.test_live_settings import lease, written
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS
 
 __all__ = ["load"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shiplap.kubernetes.quantity import MEMORY
-from tests.integration.flows.stage import Stage, pool
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import Stage
 
-POOLS = (pool("any", ("m6i",), sizes=("large",)),)
+POOLS = (family_pool("any", ("m6i",), sizes=("large",)),)
 HOUR_S = 3600
 
 

@@ -5,28 +5,11 @@ from __future__ import annotations
 import pytest
 
 from shiplap.errors import AwsError
-from shiplap.instances.catalog.resolved_nodeclass import BLOCK_TAIL_S, EXPIRING_S, CapacityReservation
+from shiplap.instances.catalog.resolved_nodeclass import BLOCK_TAIL_S, EXPIRING_S
 from shiplap.manifests.nodeclaim import ClaimState
+from tests.integration.flows.capacity_blocks import HOUR_S, staged
 from tests.integration.flows.leaving import warning
-from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool
-
-HOUR_S = 3600.0
-
-
-def staged(ends_in_s: float, kind: str = "capacity-block") -> Stage:
-    """A pool that may use a reservation of two instances, which ends so many seconds from now."""
-    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=("reserved", "on-demand")),))
-    stage.compute.reservations = (
-        CapacityReservation(
-            id="cr-1",
-            instance_type="m6i.large",
-            zone=ZONES[0],
-            available=2,
-            type=kind,
-            ends_at=stage.clock.now() + ends_in_s,
-        ),
-    )
-    return stage
+from tests.integration.flows.stage import CLUSTER, ZONES
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,10 @@ from shiplap_lab.fakes.faults import Crash, Faults, Hang
 from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
 from shiplap_lab.fakes.signals import FakeMeter
 from shiplap_lab.fakes.stores import FakeCatalog, FakeStatus
-from tests.integration.flows.stage import Stage, catalog, pool
-from tests.integration.flows.test_inspection import of_class
-from tests.integration.flows.test_shared_invocations import Context, SharedInstall
+from tests.builders.pools import family_pool
+from tests.integration.flows.pools_of_classes import of_class
+from tests.integration.flows.shared_install import Context, SharedInstall
+from tests.integration.flows.stage import Stage, catalog
 
 pytestmark = pytest.mark.usefixtures("own_logger")
 
@@ -95,7 +96,7 @@ class World(SharedInstall):
                 EC2NodeClass(ObjectMeta(name=f"class-{n:03d}"), EC2NodeClassSpec(ami_family="Bottlerocket"))
                 for n in range(classes)
             )
-            pools = tuple(of_class(pool(item.metadata.name, ("c7i",)), item.metadata.name) for item in items)
+            pools = tuple(of_class(family_pool(item.metadata.name, ("c7i",)), item.metadata.name) for item in items)
             manifests = Manifests(node_pools=pools, node_classes=items)
             settings.append(replace(stage.settings, name=name, region=region, manifests=manifests))
             compute = SlowCompute(self, name)

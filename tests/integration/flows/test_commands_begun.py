@@ -25,8 +25,8 @@ from shiplap.policies.ceilings.ceilings import (
     SpendingView,
 )
 from shiplap.ports import Refusals
+from tests.builders.claims import with_fields
 from tests.integration.flows.disrupted import Disrupted, oversized
-from tests.node_claims import with_fields
 
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 

@@ -9,9 +9,9 @@ import pytest
 from shiplap.errors import AwsThrottled, AwsUnavailable, ClusterError, EpochMoved
 from shiplap.flows.messages import Timer
 from shiplap.manifests.nodeclaim import ClaimState
+from tests.integration.flows.crowds import crowd
 from tests.integration.flows.disrupted import oversized
 from tests.integration.flows.stage import CLUSTER, Stage
-from tests.integration.flows.test_launching_together import crowd
 
 
 def of(stage: Stage, *names: str) -> Mapping[str, float]:

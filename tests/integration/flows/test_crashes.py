@@ -12,12 +12,13 @@ from collections.abc import Callable
 import pytest
 
 from shiplap.manifests.nodeclaim import ClaimState
-from tests.integration.flows.stage import Stage, pool, share
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import Stage, share
 
 pytestmark = pytest.mark.thorough
 
 PODS = 3
-ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",)),)
+ONLY_LARGE = (family_pool("any", ("m6i",), sizes=("large",)),)
 
 
 def begin() -> Stage:
@@ -148,7 +149,7 @@ def test_instances_that_never_join_are_ended_whatever_dies(number: int) -> None:
 
 def small() -> Stage:
     """Three pods that fit the formula's estimate of the cheaper type each, on nodes that have less."""
-    stage = Stage((pool("any", ("m6i", "r6i"), sizes=("large",)),), true_memory=share(0.88))
+    stage = Stage((family_pool("any", ("m6i", "r6i"), sizes=("large",)),), true_memory=share(0.88))
     kind = stage.types["m6i.large"]
     real = stage.true_capacity(kind.name)["memory"] - kind.overhead["memory"]
     stage.add_pods(PODS, cpu="1200m", memory=str((kind.allocatable["memory"] + real) // 2))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
 from shiplap.errors import ObjectNotFound
@@ -13,6 +10,7 @@ from shiplap.flows.lifecycle.drain import HEAD_START_S, MOST_EVICTIONS, NODES_PE
 from shiplap.flows.messages import NodeSeen, Timer, rfc3339
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from tests.integration.flows.guards import guard
 from tests.integration.flows.leaving import (
     ONLY_LARGE,
     claim_now,
@@ -32,16 +30,6 @@ def limited(grace: str) -> tuple[NodePool, ...]:
     claim = msgspec.structs.replace(plain.spec.template.spec, termination_grace_period=grace)
     template = msgspec.structs.replace(plain.spec.template, spec=claim)
     return (msgspec.structs.replace(plain, spec=msgspec.structs.replace(plain.spec, template=template)),)
-
-
-def guard(stage: Stage, selector: Mapping[str, Any] | None = None, *, status: Mapping[str, Any] | None = None) -> None:
-    """A budget that forbids every eviction of the pods of a selector."""
-    for item in stage.server.list("pods").items:
-        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-        stage.server.patch("pods", item["metadata"]["name"], {"status": status}, subresource="status")
-    spec = {"maxUnavailable": 0, "selector": dict(selector or {})}
-    budget = {"metadata": {"name": "all"}, "spec": spec, **({"status": dict(status)} if status else {})}
-    stage.server.create("poddisruptionbudgets", budget)
 
 
 def leave(stage: Stage) -> NodeClaim:

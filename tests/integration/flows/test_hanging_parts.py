@@ -37,20 +37,14 @@ from shiplap.settings import OtlpSettings
 from shiplap_lab.fakes.faults import Hang
 from shiplap_lab.fakes.signals import FakeDeadLetters
 from shiplap_lab.fakes.stores import FakeSnapshots
-from tests.integration.flows import test_capacity_blocks, test_strangers
+from tests.integration.flows.capacity_blocks import HOUR_S, staged
 from tests.integration.flows.disrupted import Disrupted, oversized
 from tests.integration.flows.hanging_plays import NotedCalls, Played, done, prepared, run_dry
 from tests.integration.flows.leaving import warning
 from tests.integration.flows.live_stage import LiveStage
+from tests.integration.flows.shared_install import Clusters, Context, SharedInstall, launched, pending, records
 from tests.integration.flows.stage import Stage
-from tests.integration.flows.test_shared_invocations import (
-    Clusters,
-    Context,
-    SharedInstall,
-    launched,
-    pending,
-    records,
-)
+from tests.integration.flows.strangers import found
 from tests.policy_parts import policy_parts
 
 REQUIRED = {
@@ -118,7 +112,7 @@ def sweeping_sleep() -> Played:
 
 def sweeping_blocks() -> Played:
     """A node stands in a capacity block that is about to end."""
-    stage = test_capacity_blocks.staged(3 * test_capacity_blocks.HOUR_S)
+    stage = staged(3 * HOUR_S)
     stage.add_pods(1, cpu="1200m")
     stage.schedule()
     stage.play_on()
@@ -137,7 +131,7 @@ def scheduling_beside_strangers() -> Played:
         report = stage.schedule()
         return report.unfinished, len(report.launched)
 
-    return prepared(test_strangers.found(), act)
+    return prepared(found(), act)
 
 
 def scheduling_with_a_snapshot() -> Played:

@@ -9,9 +9,10 @@ import pytest
 from shiplap.instances.capacity.learned_capacity import is_observed
 from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity
 from shiplap.kubernetes.quantity import CPU, MEMORY
-from tests.integration.flows.stage import Stage, pool, share
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import Stage, share
 
-POOLS = (pool("any", ("c7i", "m6i", "r6i")),)
+POOLS = (family_pool("any", ("c7i", "m6i", "r6i")),)
 
 
 def played(imported: Callable[[int], int] | None, *, true_share: float) -> Stage:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
-from shiplap.flows.catalog.inspect import _texts, inspect
+from shiplap.flows.catalog.inspect import inspect, user_data_texts
 from shiplap.flows.catalog.inspections import inspect_all
 from shiplap.flows.planning.decision_inputs import read_inputs, read_supply
 from shiplap.flows.planning.decision_snapshots import priced_snapshot
@@ -22,11 +22,13 @@ from shiplap.instances.readiness.nodeclass_status import (
 )
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.kubernetes.quantity import PODS
-from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
+from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec, Manifests
 from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.stores import FakeStatus
-from tests.integration.flows.stage import ZONES, Stage, catalog, pool
+from tests.builders.pools import family_pool
+from tests.integration.flows.pools_of_classes import of_class
+from tests.integration.flows.stage import ZONES, Stage, catalog
 
 
 class Ground:
@@ -40,7 +42,7 @@ class Ground:
             self.stage.compute = fake
         odd = EC2NodeClass(ObjectMeta(name="odd"), EC2NodeClassSpec(ami_family=family, **spec))
         sound = EC2NodeClass(ObjectMeta(name="sound"), EC2NodeClassSpec(ami_family="Bottlerocket"))
-        pools = (of_class(pool("a", ("c7i",)), "odd"), of_class(pool("b", ("m6i",)), "sound"))
+        pools = (of_class(family_pool("a", ("c7i",)), "odd"), of_class(family_pool("b", ("m6i",)), "sound"))
         manifests = Manifests(node_pools=pools, node_classes=(odd, sound))
         self.settings: ClusterSettings = msgspec.structs.replace(self.stage.settings, manifests=manifests)
         self.status = FakeStatus()
@@ -60,13 +62,6 @@ class Ground:
         supply = read_supply(self.settings, self.context)
         priced = priced_snapshot(self.settings, read_inputs(self.settings, self.context), supply, self.context)
         return {item.node_class: item.not_ready for item in priced.snapshot.catalogs}
-
-
-def of_class(made: NodePool, name: str) -> NodePool:
-    spec = made.spec.template.spec
-    reference = msgspec.structs.replace(spec.node_class_ref, name=name)
-    template = msgspec.structs.replace(made.spec.template, spec=msgspec.structs.replace(spec, node_class_ref=reference))
-    return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, template=template))
 
 
 def false_conditions(status: NodeClassStatus) -> dict[str, str]:
@@ -287,6 +282,6 @@ def test_user_data_is_made_with_the_longest_kubelet_settings_and_the_most_pods()
     ground = Ground(kubelet={"systemReserved": {"memory": "1Mi"}})
     found = ground.context.compute.inspect(ground.settings.manifests.node_classes[0])
     for types in ([small, large], [large, small]):
-        texts = list(_texts(ground.settings, ground.settings.manifests.node_classes[0], found, types))
+        texts = list(user_data_texts(ground.settings, ground.settings.manifests.node_classes[0], found, types))
         assert all("2000" in text and "x" * 400 in text for text in texts)
         assert len(texts) == 1

@@ -7,9 +7,10 @@ import pytest
 from shiplap.errors import ClusterUnreachable, StoreThrottled
 from shiplap.instances.readiness.joins import AMI_FAILURES, FIRST_PAUSE_S, LONGEST_INITIALIZE_S
 from shiplap.manifests.nodeclaim import ClaimState
-from tests.integration.flows.stage import Stage, pool
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import Stage
 
-ONE_TYPE = (pool("any", ("m6i",), sizes=("large",)),)
+ONE_TYPE = (family_pool("any", ("m6i",), sizes=("large",)),)
 
 
 def joined(seconds: float, nodes: int = 5) -> Stage:
@@ -89,7 +90,7 @@ def never(stage: Stage, minutes: int) -> None:
 
 
 def test_an_ami_that_never_joins_is_not_launched_for_ever() -> None:
-    stage = Stage((pool("any", ("m6i", "c7i", "r6i", "c7i-flex")),))
+    stage = Stage((family_pool("any", ("m6i", "c7i", "r6i", "c7i-flex")),))
     stage.add_pods(1)
     never(stage, 16 * AMI_FAILURES + 8)
     launched = len(stage.compute.launches)

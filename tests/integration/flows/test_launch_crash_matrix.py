@@ -23,10 +23,10 @@ from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap_lab.fakes.faults import Crash, Faults
+from tests.builders.claims import node_claim
 from tests.integration.contracts.emulated_ec2 import ZONES, Region, emulated_region
-from tests.integration.contracts.test_compute_contract import NODE_CLASS
+from tests.integration.contracts.fleet_requests import NODE_CLASS
 from tests.integration.flows.stage import Stage
-from tests.node_claims import node_claim
 
 pytestmark = pytest.mark.thorough
 
@@ -57,7 +57,23 @@ class Scene:
         self.context = replace(self.stage.context, compute=self.compute)
         self.supply = NodeClassSupply(NODE_CLASS, self.compute.resolve(NODE_CLASS))
         self.types = {"m5.large": _sold(self.supply)}
-        self.stage.state.commit(CLUSTER, 0, [_claim(name) for name in NAMES])
+        self.stage.state.commit(
+            CLUSTER,
+            0,
+            [
+                node_claim(
+                    cluster=CLUSTER,
+                    name=name,
+                    instance_types=("m5.large",),
+                    requests={"cpu": 1000},
+                    token="token",
+                    owner="first",
+                    created_at=Stage().clock.now(),
+                    deadline_at=Stage().clock.now() + 60,
+                )
+                for name in NAMES
+            ],
+        )
         self.faults.clear()
 
     def _compute(self) -> Ec2Compute:
@@ -108,21 +124,6 @@ def _sold(supply: NodeClassSupply) -> InstanceType:
     offerings = tuple(Offering(zone, labels.ON_DEMAND, 0.1 + place / 100) for place, zone in enumerate(ZONES[:2]))
     capacity = {"cpu": 2000, "memory": 8 * 2**30, "pods": 29}
     return InstanceType("m5.large", (), capacity, {}, offerings, ami=ami)
-
-
-def _claim(name: str) -> NodeClaim:
-    return node_claim(
-        cluster=CLUSTER,
-        name=name,
-        node_pool="default",
-        node_class="default",
-        instance_types=("m5.large",),
-        requests={"cpu": 1000},
-        token="token",
-        owner="first",
-        created_at=Stage().clock.now(),
-        deadline_at=Stage().clock.now() + 60,
-    )
 
 
 def points(region: Region) -> list[str]:

@@ -15,8 +15,8 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
 from shiplap_lab.fakes.faults import Crash
+from tests.integration.flows.leaving import STATE, warning
 from tests.integration.flows.stage import CLUSTER, Stage
-from tests.integration.flows.test_interrupt import STATE, warning
 
 KEY = ("Client.InternalError", "configuration")
 NO_CAPACITY = ("Server.InsufficientInstanceCapacity", "capacity")

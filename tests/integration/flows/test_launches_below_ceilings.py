@@ -14,14 +14,15 @@ from shiplap.policies.ceilings.ceilings import CEILING_REACHED, CRITICAL_PRIORIT
 from shiplap.policies.ceilings.ledger import HOUR_S, month_end
 from shiplap.records import scheduling_record as records
 from shiplap.scheduling.planner import plan
+from tests.builders.pools import family_pool
 from tests.integration.flows.disrupted import Disrupted, kinds, oversized
-from tests.integration.flows.stage import Stage, pool
+from tests.integration.flows.stage import Stage
 
 STOP = CeilingMode.STOP
 LARGE = 80_000
 """Millionths of a dollar per hour of a c7i-flex.large, the only type of these tests."""
 
-FLEX = (pool("flex", ("c7i-flex",), sizes=("large",)),)
+FLEX = (family_pool("flex", ("c7i-flex",), sizes=("large",)),)
 
 
 def stage_below(*ceilings: Ceiling, account: Sequence[Ceiling] = (), beside: Stage | None = None) -> Stage:

@@ -15,26 +15,14 @@ from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import COMMIT_GROUP, FleetRequest, FleetResult, OfferingFailure
-from tests.integration.flows.stage import ZONES, Stage, pool
-from tests.node_claims import node_claim, with_fields
-
-ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",)),)
-
-
-def crowd(pods: int) -> Stage:
-    """Pods of which no two fit on one node."""
-    stage = Stage(ONLY_LARGE)
-    stage.add_pods(pods, cpu="1200m", memory="2Gi")
-    return stage
+from tests.builders.claims import node_claim, with_fields
+from tests.builders.pools import family_pool
+from tests.integration.flows.crowds import ONLY_LARGE, assert_each_has_its_own, crowd
+from tests.integration.flows.stage import ZONES, Stage
 
 
 def calls(stage: Stage, effect: str) -> int:
     return stage.faults.points.count(f"before {effect}")
-
-
-def assert_each_has_its_own(stage: Stage) -> None:
-    held = [claim.instance_id for claim in stage.claims() if claim.state is not ClaimState.FAILED]
-    assert sorted(held) == sorted(instance.id for instance in stage.compute.alive())
 
 
 def test_claims_that_want_the_same_are_one_fleet_and_two_writes() -> None:
@@ -142,7 +130,7 @@ def test_what_the_process_remembers_of_a_node_class_will_do_for_a_first_launch()
 
 
 def test_claims_are_booked_at_the_price_of_their_instances_and_not_of_the_plan() -> None:
-    stage = Stage((pool("any", ("c7i", "m6i"), sizes=("large",)),))
+    stage = Stage((family_pool("any", ("c7i", "m6i"), sizes=("large",)),))
     for zone in ZONES:
         stage.compute.capacity["c7i.large", zone, "on-demand"] = 0
     stage.add_pods(2, cpu="1200m", memory="1Gi")
@@ -223,9 +211,7 @@ def test_a_pools_own_strategy_reaches_its_fleets() -> None:
     assert [request.strategy for request in stage.compute.requests] == ["prioritized"]
 
 
-def claim(name: str, **changes: object) -> NodeClaim:
-    usual = {"cluster": "c", "node_pool": "p", "node_class": "d", "instance_types": ("m",)}
-    return node_claim(name=name, **usual | changes)
+CLAIM = node_claim(name="c", cluster="c", node_pool="p", node_class="d", instance_types=("m",))
 
 
 def names(groups: list[list[NodeClaim]]) -> list[list[str]]:
@@ -250,18 +236,21 @@ def names(groups: list[list[NodeClaim]]) -> list[list[str]]:
     ],
 )
 def test_what_a_node_or_ec2_is_told_differently_is_launched_apart(changes: dict[str, object]) -> None:
-    assert names(launches([claim("a"), claim("b", **changes), claim("c")])) == [["a", "c"], ["b"]]
+    assert names(launches([with_fields(CLAIM, name="a"), with_fields(CLAIM, name="b", **changes), CLAIM])) == [
+        ["a", "c"],
+        ["b"],
+    ]
 
 
 def test_pilots_are_launched_by_themselves() -> None:
-    pilots = [claim(name, relies_on_estimate=("m",)) for name in "ab"]
+    pilots = [with_fields(CLAIM, name=name, relies_on_estimate=("m",)) for name in "ab"]
     assert names(launches(pilots)) == [["a"], ["b"]]
 
 
 def test_no_launch_is_larger_than_one_write() -> None:
-    groups = launches([claim(f"n{number:03d}") for number in range(COMMIT_GROUP + 1)])
+    groups = launches([with_fields(CLAIM, name=f"n{number:03d}") for number in range(COMMIT_GROUP + 1)])
     assert [len(group) for group in groups] == [COMMIT_GROUP, 1]
-    heavy = [claim(name, reasons=("x" * 1_400_000,)) for name in "abc"]
+    heavy = [with_fields(CLAIM, name=name, reasons=("x" * 1400000,)) for name in "abc"]
     assert names(launches(heavy)) == [["a", "b"], ["c"]]
 
 
@@ -278,8 +267,8 @@ def test_no_launch_is_larger_than_one_write() -> None:
 )
 def test_no_two_launches_have_the_same_token(other: dict[str, object], epoch: int, install: str) -> None:
     """A table may be restored from a backup, so that an epoch comes twice; and installs share an account."""
-    first = claim("a", created_at=1.0)
-    (one, two) = with_token([first, claim("z", created_at=1.0)], 7, "shiplap")
+    first = with_fields(CLAIM, name="a", created_at=1.0)
+    (one, two) = with_token([first, with_fields(CLAIM, name="z", created_at=1.0)], 7, "shiplap")
     (repeated,) = with_token([first], 7, "shiplap")
     (apart,) = with_token([with_fields(first, **other)], epoch, install)
     assert one.launch.token == two.launch.token == repeated.launch.token != apart.launch.token
@@ -287,10 +276,21 @@ def test_no_two_launches_have_the_same_token(other: dict[str, object], epoch: in
 
 
 def test_what_is_asked_for_is_enough_for_any_of_the_claims() -> None:
-    wanted = alike([claim("a", requests={"cpu": 2, "memory": 1}), claim("b", requests={"cpu": 1, "gpu": 1})])
+    wanted = alike(
+        [
+            with_fields(CLAIM, name="a", requests={"cpu": 2, "memory": 1}),
+            with_fields(CLAIM, name="b", requests={"cpu": 1, "gpu": 1}),
+        ]
+    )
     assert wanted.plan.requests == {"cpu": 2, "memory": 1, "gpu": 1}
 
 
 def test_what_is_asked_for_is_cheap_enough_for_each_of_the_claims() -> None:
-    wanted = alike([claim("a", most_hourly=0.3), claim("b", most_hourly=0.1), claim("c", most_hourly=0.2)])
+    wanted = alike(
+        [
+            with_fields(CLAIM, name="a", most_hourly=0.3),
+            with_fields(CLAIM, name="b", most_hourly=0.1),
+            with_fields(CLAIM, most_hourly=0.2),
+        ]
+    )
     assert wanted.most_hourly == 0.1

@@ -12,7 +12,7 @@ from shiplap.flows import claim_events, cluster_metrics
 from shiplap.flows.interrupt.notices import NoticeKind
 from shiplap.flows.lifecycle import lifecycle
 from shiplap.flows.lifecycle.endings import never_joined
-from shiplap.flows.lifecycle.lifecycle import LifecycleReport, _visit_all, _WantedVisits
+from shiplap.flows.lifecycle.lifecycle import LifecycleReport, WantedVisits, visit_all
 from shiplap.flows.messages import NodeSeen, PodsPending, Timer
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
@@ -22,11 +22,12 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
 from shiplap_lab.fakes.signals import FakeMeter
-from tests.integration.flows.stage import CLUSTER, Stage, pool, share
+from tests.builders.claims import node_claim
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import CLUSTER, Stage, share
 from tests.learned_amounts import smallest_allocatable, smallest_capacity
-from tests.node_claims import node_claim
 
-ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",)),)
+ONLY_LARGE = (family_pool("any", ("m6i",), sizes=("large",)),)
 TINY = share(0.88)
 """Less than the formula's 92.5 %, more than the careful 87.5 % less 128 MiB."""
 
@@ -129,7 +130,7 @@ def test_a_node_whose_kubelet_has_not_reported_is_looked_at_again() -> None:
 
 
 def test_startup_taints_are_set_and_hold_back_initialization_until_they_are_gone() -> None:
-    stage = Stage((with_startup_taint(pool("any", ("m6i",))),))
+    stage = Stage((with_startup_taint(family_pool("any", ("m6i",))),))
     claim = launched(stage)
     stage.join()
     report = stage.attend()
@@ -197,7 +198,7 @@ def test_an_api_server_out_of_reach_is_not_asked_for_every_claim() -> None:
 
 
 def test_a_node_smaller_than_planned_is_a_miss_and_the_retry_does_not_miss() -> None:
-    stage = Stage((pool("any", ("c7i", "m6i", "r6i")),), true_memory=TINY)
+    stage = Stage((family_pool("any", ("c7i", "m6i", "r6i")),), true_memory=TINY)
     stage.add_pods(1, cpu="500m", memory=f"{_between(stage.types['c7i.large'], stage)}")
     stage.schedule()
     (claim,) = stage.claims()
@@ -245,7 +246,7 @@ def test_what_a_device_plugin_reports_late_is_learned_before_the_node_is_complet
 
 
 def test_a_miss_is_known_to_the_next_plan_even_when_its_node_was_never_registered() -> None:
-    stage = Stage((pool("any", ("c7i", "m6i", "r6i")),), true_memory=TINY)
+    stage = Stage((family_pool("any", ("c7i", "m6i", "r6i")),), true_memory=TINY)
     stage.add_pods(1, cpu="500m", memory=f"{_between(stage.types['c7i.large'], stage)}")
     (first,) = stage.schedule().launched
     stage.join()
@@ -282,7 +283,7 @@ def test_of_a_crowd_the_smallest_node_teaches_and_all_that_miss_are_known(memory
 
 def serving_capacity(nodes: int, memory: str = "3Gi") -> Stage:
     """Nodes of one type, a pod each, that have joined; every event of theirs was lost."""
-    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",)),))
     stage.add_pods(1, cpu="1200m", memory="3Gi", prefix="pilot")
     stage.play_on()
     stage.add_pods(nodes, cpu="1200m", memory=memory)
@@ -675,8 +676,8 @@ def test_nodes_that_joined_are_visited_before_others_and_each_by_name() -> None:
             visited.append((f"cleared {name}", False))
 
     visits: Any = Visits()
-    wanted = _WantedVisits(dict.fromkeys("dbca", ()), seen="dc", garbage="b", strangers=0, failures=())
-    assert _visit_all(visits, wanted) == {}
+    wanted = WantedVisits(dict.fromkeys("dbca", ()), seen="dc", garbage="b", strangers=0, failures=())
+    assert visit_all(visits, wanted) == {}
     assert visited == [("c", True), ("d", True), ("a", False), ("cleared b", False), ("b", False)]
 
 

@@ -21,11 +21,14 @@ from shiplap.instances.readiness.joins import node_class_scope
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import DecisionState, FleetRequest, FleetResult, OfferingFailure
-from tests.integration.flows.stage import NODE_CLASS, ZONES, Stage, pool
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import NODE_CLASS, ZONES, Stage
 
 MINUTE = 60.0
-TIERS = tuple(pool(f"tier-{weight}", (family,), weight=weight) for weight, family in enumerate(("r6i", "m6i", "c7i")))
+TIERS = tuple(
+    family_pool(f"tier-{weight}", (family,), weight=weight) for weight, family in enumerate(("r6i", "m6i", "c7i"))
+)
 
 
 def dry(stage: Stage, capacity_type: str = "on-demand") -> None:
@@ -63,7 +66,7 @@ def test_a_region_without_capacity_makes_no_storm() -> None:
 
 
 def test_an_offering_that_failed_is_tried_with_half_as_much_and_trusted_again_as_it_gives() -> None:
-    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",)),))
     stage.add_pods(90, cpu="1200m", memory="2Gi")
     stage.prove_pending_kinds()
     dry(stage)
@@ -83,7 +86,7 @@ def test_an_offering_that_failed_is_tried_with_half_as_much_and_trusted_again_as
 
 
 def test_of_a_class_whose_instances_ended_one_node_is_tried_and_nothing_is_planned_in_vain_meanwhile() -> None:
-    stage = Stage((pool("a", ("m6i",), sizes=("large",)), pool("b", ("c7i",), sizes=("large",))))
+    stage = Stage((family_pool("a", ("m6i",), sizes=("large",)), family_pool("b", ("c7i",), sizes=("large",))))
     ended = OfferingFailure(node_class_scope(stage.name, NODE_CLASS), ANY, ANY, "Client.InternalError")
     (rests,) = stage.state.mark_unavailable([ended], stage.clock.now())
     for name in ("a", "b"):
@@ -104,8 +107,8 @@ def _sizes(stage: Stage) -> list[int]:
 
 
 def test_what_one_cluster_could_not_get_the_others_do_not_ask_for() -> None:
-    here = Stage((pool("any", ("m6i",)),))
-    there = Stage((pool("any", ("m6i",)),), beside=here)
+    here = Stage((family_pool("any", ("m6i",)),))
+    there = Stage((family_pool("any", ("m6i",)),), beside=here)
     here.add_pods(1)
     there.add_pods(1)
     dry(here)
@@ -115,7 +118,7 @@ def test_what_one_cluster_could_not_get_the_others_do_not_ask_for() -> None:
 
 
 def test_a_shape_that_failed_is_not_asked_for_again_in_the_same_round() -> None:
-    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",)),))
     stage.settings = msgspec.structs.replace(stage.settings, unproven_nodes=250)
     stage.add_pods(250, cpu="1200m", memory="2Gi")
     stage.prove_pending_kinds()
@@ -137,7 +140,7 @@ def refusing(stage: Stage, kind: str, code: str, *, subnet: str = "") -> None:
 
 
 def test_a_quota_that_is_used_up_rests_with_all_its_types_for_a_quarter_of_an_hour() -> None:
-    stage = Stage((pool("second", ("r6i",), weight=1), pool("first", ("m6i",), weight=2)))
+    stage = Stage((family_pool("second", ("r6i",), weight=1), family_pool("first", ("m6i",), weight=2)))
     stage.add_pods(1)
     refusing(stage, "quota", "VcpuLimitExceeded")
     report = stage.schedule()
@@ -149,7 +152,7 @@ def test_a_quota_that_is_used_up_rests_with_all_its_types_for_a_quarter_of_an_ho
 
 
 def test_a_spot_quota_leaves_on_demand() -> None:
-    stage = Stage((pool("any", ("m6i",), capacity_types=("spot", "on-demand")),), spot=True)
+    stage = Stage((family_pool("any", ("m6i",), capacity_types=("spot", "on-demand")),), spot=True)
     stage.add_pods(1)
     refusing(stage, "quota", "MaxSpotInstanceCountExceeded")
     stage.schedule()
@@ -157,7 +160,7 @@ def test_a_spot_quota_leaves_on_demand() -> None:
 
 
 def test_a_full_subnet_closes_its_zone_only_when_it_is_the_last_one_there() -> None:
-    stage = Stage((pool("any", ("m6i",)),))
+    stage = Stage((family_pool("any", ("m6i",)),))
     stage.compute.subnets = (Subnet("subnet-1", ZONES[0], free_ips=200), Subnet("subnet-2", ZONES[0], free_ips=50))
     stage.add_pods(1)
     refusing(stage, "subnet", "InsufficientFreeAddressesInSubnet", subnet="subnet-1")
@@ -173,7 +176,7 @@ def test_a_full_subnet_closes_its_zone_only_when_it_is_the_last_one_there() -> N
 
 
 def test_a_burst_is_spread_over_the_subnets_of_a_zone() -> None:
-    stage = Stage(tuple(pool(f"pool-{n}", ("m6i",), sizes=("large",)) for n in range(4)))
+    stage = Stage(tuple(family_pool(f"pool-{n}", ("m6i",), sizes=("large",)) for n in range(4)))
     stage.compute.subnets = tuple(Subnet(f"subnet-{n}", ZONES[0], free_ips=100) for n in range(4))
     for number in range(4):
         stage.add_pods(1, prefix=f"p{number}", cpu="1200m")
@@ -192,7 +195,7 @@ def test_subnets_with_room_stay_however_much_is_reserved() -> None:
 
 
 def test_reserved_instances_are_used_first_and_the_rest_is_bought_in_the_same_invocation() -> None:
-    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=("reserved", "on-demand")),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",), capacity_types=("reserved", "on-demand")),))
     stage.compute.reservations = (
         CapacityReservation(id="cr-1", instance_type="m6i.large", zone=ZONES[0], available=2),
     )
@@ -205,7 +208,7 @@ def test_reserved_instances_are_used_first_and_the_rest_is_bought_in_the_same_in
 
 
 def test_a_reservation_that_another_cluster_empties_meanwhile_is_made_up_for_on_demand() -> None:
-    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=("reserved", "on-demand")),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",), capacity_types=("reserved", "on-demand")),))
     held = CapacityReservation(id="cr-1", instance_type="m6i.large", zone=ZONES[0], available=2)
     stage.compute.reservations = (held,)
     stage.add_pods(2, cpu="1200m", memory="2Gi")
@@ -230,7 +233,7 @@ def test_what_other_clusters_take_of_a_reservation_is_not_planned_with() -> None
 
 @pytest.mark.parametrize("code", ["", "ServiceUnavailable"])
 def test_an_answer_that_is_lost_blames_nobody(code: str) -> None:
-    stage = Stage((pool("any", ("m6i",)),))
+    stage = Stage((family_pool("any", ("m6i",)),))
     stage.add_pods(1)
     stage.faults.on("before", "compute.launch", AwsError("no answer", code=code))
     stage.schedule()
@@ -240,7 +243,7 @@ def test_an_answer_that_is_lost_blames_nobody(code: str) -> None:
 
 @pytest.mark.parametrize("effect", ["state.reserve_addresses", "state.mark_unavailable"])
 def test_a_store_that_takes_no_advice_does_not_stop_a_launch(effect: str) -> None:
-    stage = Stage((pool("second", ("r6i",), weight=1), pool("first", ("m6i",), weight=2)))
+    stage = Stage((family_pool("second", ("r6i",), weight=1), family_pool("first", ("m6i",), weight=2)))
     stage.add_pods(1)
     stage.compute.capacity.update({(name, zone, "on-demand"): 0 for name in stage.types for zone in ZONES[:1]})
     stage.faults.on("before", effect, StoreThrottled("slow down"))
@@ -249,7 +252,7 @@ def test_a_store_that_takes_no_advice_does_not_stop_a_launch(effect: str) -> Non
 
 
 def test_throttled_offerings_are_not_blamed() -> None:
-    stage = Stage((pool("any", ("m6i",)),))
+    stage = Stage((family_pool("any", ("m6i",)),))
     stage.add_pods(1)
     refusing(stage, "throttled", "RequestLimitExceeded")
     assert stage.schedule().unfinished
@@ -257,7 +260,7 @@ def test_throttled_offerings_are_not_blamed() -> None:
 
 
 def test_addresses_are_reserved_before_the_fleet_is_asked_for() -> None:
-    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",)),))
     stage.add_pods(2, cpu="1200m")
     stage.schedule()
     points = stage.faults.points
@@ -269,7 +272,7 @@ def test_addresses_are_reserved_before_the_fleet_is_asked_for() -> None:
 
 def grouped() -> Stage:
     """A pool of one type whose EC2NodeClass is in a placement group."""
-    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",)),))
     stage.compute.placement_group = PlacementGroup("pg-1", "mine", "cluster")
     types = tuple(
         msgspec.structs.replace(kind, placement_group_info=PlacementGroupInfo(("cluster", "spread")))
@@ -283,7 +286,7 @@ def grouped() -> Stage:
 def test_what_a_placement_group_could_not_get_others_may() -> None:
     stage = grouped()
     dry(stage)
-    other = Stage((pool("any", ("m6i",), sizes=("large",)),), beside=stage)
+    other = Stage((family_pool("any", ("m6i",), sizes=("large",)),), beside=stage)
     other.add_pods(1, cpu="1200m")
     assert stage.schedule().failed
     assert len(other.schedule().launched) == 1
@@ -306,7 +309,7 @@ def test_a_group_that_is_full_in_a_zone_is_asked_for_others() -> None:
 
 
 def test_a_reservation_that_turns_out_full_leaves_the_other_of_its_type_and_zone() -> None:
-    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=("reserved", "on-demand")),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",), capacity_types=("reserved", "on-demand")),))
     stage.compute.reservations = tuple(
         CapacityReservation(id=name, instance_type="m6i.large", zone=ZONES[0], available=2) for name in ("cr-1", "cr-2")
     )

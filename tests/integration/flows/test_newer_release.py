@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from shiplap.manifests.nodeclaim import SCHEMA, ClaimState, NodeClaim
 from shiplap_lab.fakes.faults import Crash
+from tests.builders.claims import with_fields
 from tests.integration.flows.disrupted import kinds, oversized
 from tests.integration.flows.leaving import claim_now, first, serving, warning
 from tests.integration.flows.stage import Stage
-from tests.node_claims import with_fields
 
 S = ClaimState
 

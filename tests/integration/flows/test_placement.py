@@ -13,8 +13,8 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap_lab.api_server.server import ListOptions
+from tests.builders.claims import node_claim
 from tests.integration.flows.stage import FLEX_FIRST, Stage, share
-from tests.node_claims import node_claim
 
 
 def planned(placement: str, **options: Any) -> Stage:

@@ -11,13 +11,14 @@ from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from tests.integration.flows.stage import ZONES, Stage, pool
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import ZONES, Stage
 
 PRICE = 0.096
 
 
 def staged(*kinds: str, reservations: int = 1, left: int = 2) -> Stage:
-    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=kinds or ("reserved", "on-demand")),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",), capacity_types=kinds or ("reserved", "on-demand")),))
     stage.compute.reservations = tuple(
         CapacityReservation(id=f"cr-{number}", instance_type="m6i.large", zone=ZONES[0], available=left)
         for number in range(1, reservations + 1)

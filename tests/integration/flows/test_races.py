@@ -14,7 +14,8 @@ from shiplap.flows.messages import NodeSeen, PodsPending, Sweep, Timer
 from shiplap.flows.schedule import schedule as schedule_module
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import FleetResult, OfferingFailure
-from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool, share
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import CLUSTER, ZONES, Stage, share
 
 
 def lonely_cost() -> int:
@@ -170,7 +171,7 @@ def test_describing_that_lags_never_makes_a_second_instance() -> None:
 
 
 def test_a_token_that_comes_back_with_other_parameters_waits_for_its_instance() -> None:
-    stage = Stage((pool("any", ("m6i",)),))
+    stage = Stage((family_pool("any", ("m6i",)),))
     stage.compute.describe_lag_s = 100
     stage.add_pods(1)
     stage.faults.crash_at(_point(stage, "after compute.launch"))
@@ -192,7 +193,7 @@ def test_a_token_that_comes_back_with_other_parameters_waits_for_its_instance() 
 
 
 def test_a_launch_that_was_answered_with_nothing_is_planned_again_after_the_grace_and_not_asked_for_before() -> None:
-    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",)),))
     for zone in ZONES[:2]:
         stage.compute.capacity["m6i.large", zone, "on-demand"] = 0
     stage.compute.answers = [lambda _: FleetResult()]  # the answer gets lost
@@ -217,7 +218,7 @@ def test_a_launch_that_was_answered_with_nothing_is_planned_again_after_the_grac
 
 
 def test_an_instance_that_shows_after_the_token_was_refused_is_adopted_and_the_rest_given_up() -> None:
-    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",)),))
     stage.add_pods(2, cpu="1200m")
     stage.faults.on("after", "compute.launch", AwsError("connection reset"))
     stage.schedule()
@@ -266,7 +267,7 @@ def _point(stage: Stage, name: str) -> int:
 
 def two_clusters(families: Sequence[str] = ("m6i", "r6i")) -> tuple[Stage, Stage]:
     """Two clusters of one account, each with a pod that fits a type's estimate but not what its nodes really have."""
-    pools = (pool("any", families, sizes=("large",)),)
+    pools = (family_pool("any", families, sizes=("large",)),)
     here = Stage(pools, true_memory=share(0.88))
     there = Stage(pools, true_memory=share(0.88), beside=here)
     kind = here.types["m6i.large"]

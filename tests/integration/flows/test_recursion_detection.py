@@ -26,9 +26,9 @@ from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.emulated_aws.event_source import EventSourceMapping, EventSourcePoller
 from shiplap_lab.emulated_aws.lineage import HEADER, MOST_TURNS, invoked, longest, turns
 from shiplap_lab.fakes.signals import FakeDeadLetters
+from tests.integration.flows.guards import guard
 from tests.integration.flows.leaving import evicted, first, serving, warning
 from tests.integration.flows.stage import Stage
-from tests.integration.flows.test_drain import guard
 
 FUNCTION = "shiplap-lifecycle"
 _URL = "https://sqs.eu-west-1.amazonaws.com/123456789012/"

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from shiplap.flows.planning.futile_launches import FIRST_PAUSE_S, FREE, LONGEST_PAUSE_S
+from tests.builders.pools import family_pool
 from tests.integration.flows.besieged import TOLERATED, Besieged, launched_within, own_toleration
 from tests.integration.flows.disrupted import Disrupted
-from tests.integration.flows.stage import Stage, pool
+from tests.integration.flows.stage import Stage
 
 pytestmark = pytest.mark.thorough
 
@@ -188,7 +189,7 @@ def test_a_scheduler_that_is_slow_makes_one_mark_per_node() -> None:
 
 # An AMI that no node has joined with
 
-ONE_SIZE = (pool("any", ("m6i",), sizes=("large",)),)
+ONE_SIZE = (family_pool("any", ("m6i",), sizes=("large",)),)
 
 
 def burst(most: int, pods: int = 12) -> Stage:

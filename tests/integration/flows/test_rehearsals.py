@@ -19,8 +19,9 @@ from shiplap.policies.policy_settings import chosen
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap_lab.fakes.stores import FakeDryRuns, FakeStatus
-from tests.integration.flows.stage import Stage, catalog, pool
-from tests.integration.flows.test_inspection import of_class
+from tests.builders.pools import family_pool
+from tests.integration.flows.pools_of_classes import of_class
+from tests.integration.flows.stage import Stage, catalog
 
 DENIED = NodeClassProblem(
     nodeclass_status.VALIDATION, "CreateFleetAuthCheckFailed", "with an explicit deny in a service control policy"
@@ -32,7 +33,10 @@ class Ground:
 
     def __init__(self, *pools: NodePool) -> None:
         self.stage = Stage()
-        pools = pools or (of_class(pool("a", ("c7i",)), "first"), of_class(pool("b", ("m6i",)), "second"))
+        pools = pools or (
+            of_class(family_pool("a", ("c7i",)), "first"),
+            of_class(family_pool("b", ("m6i",)), "second"),
+        )
         spec = EC2NodeClassSpec(ami_family="Bottlerocket")
         self.classes = tuple(EC2NodeClass(ObjectMeta(name=name), spec) for name in ("first", "second", "unused"))
         manifests = Manifests(node_pools=pools, node_classes=self.classes)
@@ -117,13 +121,13 @@ def test_another_manifest_is_tried_at_once_and_what_was_said_of_the_old_one_does
 
 
 def test_the_foremost_pool_that_would_launch_anything_speaks_for_a_class() -> None:
-    none = msgspec.structs.replace(of_class(pool("a", ("x99",)), "first"))
-    light, heavy = (of_class(pool(name, ("m6i",)), "first") for name in ("b", "c"))
+    none = msgspec.structs.replace(of_class(family_pool("a", ("x99",)), "first"))
+    light, heavy = (of_class(family_pool(name, ("m6i",)), "first") for name in ("b", "c"))
     heavy = msgspec.structs.replace(heavy, spec=msgspec.structs.replace(heavy.spec, weight=7))
     ground = Ground(none, light, heavy)
     assert ground.sweep() == ["first"]
     assert ground.stage.compute.rehearsed[0].claim.plan.node_pool == "c"
-    ground = Ground(*(of_class(pool(name, ("m6i",)), "first") for name in ("b", "a")))
+    ground = Ground(*(of_class(family_pool(name, ("m6i",)), "first") for name in ("b", "a")))
     assert ground.sweep() == ["first"]
     assert ground.stage.compute.rehearsed[0].claim.plan.node_pool == "a", "of equal weight the first by name"
     ground = Ground(none)
@@ -193,7 +197,7 @@ def sweep_now(stage: Stage) -> tuple[Sweep]:
 
 def test_a_pool_that_no_pod_could_use_as_it_is_speaks_for_its_class_all_the_same() -> None:
     """Its taints are tolerated, and too few types for its minValues are no reason: only EC2's answer is asked for."""
-    plain = msgspec.to_builtins(of_class(pool("a", ("m6i",)), "first"))
+    plain = msgspec.to_builtins(of_class(family_pool("a", ("m6i",)), "first"))
     plain["spec"]["template"]["spec"]["taints"] = [{"key": "mine", "effect": "NoSchedule"}]
     many = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 50}
     plain["spec"]["template"]["spec"]["requirements"] = [*plain["spec"]["template"]["spec"]["requirements"], many]
@@ -203,7 +207,7 @@ def test_a_pool_that_no_pod_could_use_as_it_is_speaks_for_its_class_all_the_same
 
 def test_only_what_its_own_pod_needs_is_asked_for() -> None:
     """Pods that wait, and room that CapacityBuffers keep, are planned for elsewhere."""
-    ground = Ground(of_class(pool("a", ("m6i",)), "first"))
+    ground = Ground(of_class(family_pool("a", ("m6i",)), "first"))
     ground.stage.add_pods(3, cpu="7")
     ground.stage.faults.on("before", "compute.launch", AwsThrottled("slow down"))
     ground.stage.sweep()

@@ -20,9 +20,9 @@ from shiplap.manifests.template_hash import (
     first_node_class_hashes,
     first_pool_hashes,
 )
+from tests.builders.claims import changes
 from tests.integration.flows.disrupted import Disrupted
 from tests.integration.flows.stage import Stage
-from tests.node_claims import changes
 
 
 def before_the_upgrade(pods: int = 12) -> Disrupted:

@@ -13,9 +13,9 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Budget, Disruption
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import InstanceProblem
+from tests.builders.claims import node_claim
 from tests.integration.flows.leaving import claim_now, evicted, first, play_out, serving
 from tests.integration.flows.stage import Stage
-from tests.node_claims import node_claim
 
 POOL = Stage().settings.manifests.node_pools[0]
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec import convert, structs
 
 from shiplap.errors import AwsError, ConditionFailed, NodeClassNotReady
-from shiplap.flows.assign_instances import Attempt, _price, assign_instances
+from shiplap.flows.assign_instances import Attempt, assign_instances, price_of_instance
 from shiplap.flows.claim_updates import GRACE_S
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.schedule.launch import LaunchOutcome
@@ -18,9 +18,10 @@ from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.manifests.custom_resources import NodeOverlay
 from shiplap.manifests.nodeclaim import SCHEMA, ClaimState, NodeClaim
 from shiplap.ports import DecisionState, OfferingFailure
-from tests.integration.flows.stage import ZONES, Stage, pool
-from tests.integration.flows.test_launching_together import assert_each_has_its_own, crowd
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
+from tests.builders.pools import family_pool
+from tests.integration.flows.crowds import assert_each_has_its_own, crowd
+from tests.integration.flows.stage import ZONES, Stage
 
 ME, OTHER = "me", "other"
 NOW = 1000.0
@@ -58,7 +59,7 @@ def test_an_instance_in_a_zone_that_is_not_selected_any_more_is_booked_at_the_pr
     *, overlaid: bool
 ) -> None:
     """The answer of the launch was lost, and before it was resumed its EC2NodeClass selected other subnets."""
-    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=("spot",)),), spot=True)
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",), capacity_types=("spot",)),), spot=True)
     sold = stage.context.catalog.load()
     quotes = tuple(ZonePrice(zone, price) for zone, price in zip(ZONES, (0.020, 0.030, 0.040), strict=True))
     stage.context.catalog.save(structs.replace(sold, prices={**sold.prices, "m6i.large": TypePrices(0.096, quotes)}))
@@ -85,7 +86,7 @@ def test_an_instance_whose_type_is_not_sold_in_its_zone_any_more_has_a_price() -
     elsewhere = max(item.price for item in left if item.capacity_type == instance.capacity_type)
 
     def price(types: dict[str, InstanceType]) -> float:
-        return _price(claim, instance, types.get(instance.instance_type))
+        return price_of_instance(claim, instance, types.get(instance.instance_type))
 
     assert price({known.name: structs.replace(known, offerings=left)}) == elsewhere
     assert price({}) == claim.hourly > 0
@@ -114,7 +115,7 @@ def test_no_claim_is_given_an_instance_when_one_that_waits_is_somebody_elses() -
 @pytest.mark.parametrize("answered", [True, False], ids=["answer lost", "never arrived"])
 def test_a_launch_is_repeated_for_the_capacity_type_that_it_asked_for_first(*, answered: bool) -> None:
     """EC2 may have answered the first request, and its instances would be booked as what the second one asked for."""
-    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=("spot", "on-demand")),), spot=True)
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",), capacity_types=("spot", "on-demand")),), spot=True)
     stage.add_pods(1, cpu="1200m", memory="2Gi")
     stage.faults.on("after" if answered else "before", "compute.launch", AwsError("connection reset"))
     stage.schedule()

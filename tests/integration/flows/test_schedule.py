@@ -27,7 +27,8 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_lab.fakes.faults import Crash
 from shiplap_lab.fakes.stores import FakeMemory
-from tests.integration.flows.stage import CLUSTER, NODE_CLASS, ZONES, Stage, pool, share
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import CLUSTER, NODE_CLASS, ZONES, Stage, share
 
 
 def heard(stage: Stage, *names: str, reason: str = UNSCHEDULABLE, uid: str | None = None) -> PodsPending:
@@ -306,7 +307,7 @@ def test_one_instance_of_capacity_left_is_used_before_the_fallback() -> None:
 
 def test_a_pod_gets_what_launched_nodes_leave_of_a_limit_in_the_same_invocation() -> None:
     """Each node's list needs two sizes, 2 and 4 vCPUs; once the first is one of 2, the limit has room for another."""
-    flex = pool("flex", ("c7i-flex",), sizes=("large", "xlarge"))
+    flex = family_pool("flex", ("c7i-flex",), sizes=("large", "xlarge"))
     (family, size, kind) = flex.spec.template.spec.requirements
     two_sizes = (family, msgspec.structs.replace(size, min_values=2), kind)
     template = msgspec.structs.replace(flex.spec.template.spec, requirements=two_sizes)
@@ -323,7 +324,7 @@ def test_a_pod_gets_what_launched_nodes_leave_of_a_limit_in_the_same_invocation(
 
 
 def test_spot_is_taken_where_it_is_allowed_and_on_demand_when_it_has_run_out() -> None:
-    both = (pool("any", ("m6i",), capacity_types=("spot", "on-demand")),)
+    both = (family_pool("any", ("m6i",), capacity_types=("spot", "on-demand")),)
     stage = Stage(both, spot=True)
     stage.add_pods(1)
     stage.schedule()
@@ -371,7 +372,7 @@ def test_throttled_launches_are_resumed_by_the_next_invocation() -> None:
 @pytest.mark.parametrize("throttled", [True, False])
 def test_after_a_launch_that_is_put_off_or_that_took_all_the_time_no_other_is_begun(throttled: bool) -> None:
     """The next sweep resumes it."""
-    stage = Stage((pool("a", ("c7i",)), pool("b", ("m6i",))))
+    stage = Stage((family_pool("a", ("c7i",)), family_pool("b", ("m6i",))))
     for name in ("a", "b"):
         stage.add_pods(1, prefix=name, selector={labels.NODE_POOL: name})
     if throttled:
@@ -494,7 +495,7 @@ def test_a_sweep_that_cannot_see_the_instances_plans_all_the_same() -> None:
 
 
 def test_more_claims_than_one_transaction_holds_are_all_launched_even_if_the_second_half_loses_a_race() -> None:
-    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",)),))
     stage.add_pods(120, cpu="1200m")
     stage.prove_pending_kinds()
     stage.faults.on("before", "state.commit", EpochMoved(CLUSTER, 1), nth=2)

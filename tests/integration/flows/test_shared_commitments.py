@@ -24,11 +24,12 @@ from shiplap.policies.commitments.account_commitments import (
 )
 from shiplap.policies.commitments.commitment_use import HELD_S, ClusterUse
 from shiplap_lab.fakes.faults import Crash
+from tests.builders.claims import node_claim
+from tests.builders.pools import family_pool
 from tests.integration.flows.disrupted import oversized
-from tests.integration.flows.stage import ZONES, Stage, pool
-from tests.node_claims import node_claim
+from tests.integration.flows.stage import ZONES, Stage
 
-FAMILIES = (pool("any", ("m6i", "c7i"), sizes=("large",), capacity_types=("on-demand", "spot")),)
+FAMILIES = (family_pool("any", ("m6i", "c7i"), sizes=("large",), capacity_types=("on-demand", "spot")),)
 COUNTED = CommitmentSettings(counted_by="eu-west-1/shiplap", share="100%")
 POD = {"cpu": "1200m", "memory": "2Gi"}
 RATE = 69_120

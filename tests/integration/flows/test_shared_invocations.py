@@ -20,73 +20,19 @@ from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.errors import ClustersNotServed, StoreError
 from shiplap.flows import turns
-from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt import entry as disrupt_entry
-from shiplap.flows.install import Install
 from shiplap.flows.messages import Sweep, decode
 from shiplap.flows.watch.watch import watch_all
-from shiplap.ports import DeadLetters, MemoryStore
-from shiplap.settings import ClusterSettings, ResourceNames, Settings
+from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
-from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeDeadLetters
-from shiplap_lab.fakes.stores import FakeMemory
+from shiplap_lab.fakes.signals import FakeBus, FakeClock
+from tests.builders.pods import pod_object
+from tests.integration.flows.shared_install import Clusters, Context, SharedInstall, launched, pending, records
 from tests.integration.flows.stage import Stage
-from tests.kubernetes_objects import pod_object
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
-NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle", "https://sqs/dead", "platform")
 SWEEP = '{"kind": "sweep"}'
-
-
-class Context:
-    aws_request_id = "request-1"
-
-    def __init__(self, seconds: float = 300.0) -> None:
-        self._seconds = seconds
-
-    def get_remaining_time_in_millis(self) -> int:
-        return int(self._seconds * 1000)
-
-
-class Clusters:
-    """Clusters of one install, each a stage of its own; all of them share time, state and faults."""
-
-    def __init__(self, *names: str) -> None:
-        self.first = Stage()
-        self.stages: dict[str, Stage] = {}
-        self.contexts: dict[str, FlowContext] = {}
-        for name in names:
-            stage = Stage(beside=self.first)
-            stage.name = name
-            stage.settings = replace(stage.settings, name=name)
-            self.stages[name] = stage
-            self.contexts[name] = stage.context
-
-    def put(self, name: str, cluster: KubernetesClient) -> None:
-        self.contexts[name] = replace(self.contexts[name], cluster=cluster)
-
-
-class SharedInstall(Install):
-    """An install whose FlowContexts are those of stages."""
-
-    def __init__(self, service: str, clusters: Clusters) -> None:
-        super().__init__(service, Settings(tuple(stage.settings for stage in clusters.stages.values())), NAMES)
-        self.clock = clusters.first.clock  # type: ignore[assignment]
-        self._clusters = clusters
-        self._letters = FakeDeadLetters()
-        self._memory = FakeMemory()
-
-    @property
-    def dead_letters(self) -> DeadLetters:  # type: ignore[override]
-        return self._letters
-
-    @property
-    def memory(self) -> MemoryStore:  # type: ignore[override]
-        return self._memory
-
-    def context(self, cluster: ClusterSettings) -> FlowContext:
-        return self._clusters.contexts[cluster.name]
 
 
 Load = Callable[[str, Clusters], ModuleType]
@@ -129,21 +75,9 @@ def client(endpoint: str) -> KubernetesClient:
     )
 
 
-def records(*bodies: str) -> dict[str, Any]:
-    return {"Records": [{"messageId": f"m{n}", "body": body} for n, body in enumerate(bodies)]}
-
-
-def pending(cluster: str) -> str:
-    return json.dumps({"detail-type": "PodPending", "detail": {"cluster": cluster}})
-
-
 def unschedulable(stage: Stage) -> None:
     """A pod that kube-scheduler has found no node for."""
     stage.server.create("pods", pod_object("p", waits=True))
-
-
-def launched(clusters: Clusters) -> dict[str, int]:
-    return {name: len(stage.compute.launches) for name, stage in clusters.stages.items()}
 
 
 @pytest.mark.parametrize("bodies", [[SWEEP], [pending("a-hangs"), pending("b"), pending("c")]])

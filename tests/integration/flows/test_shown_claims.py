@@ -13,8 +13,8 @@ from shiplap.flows import shown_claims
 from shiplap.flows.claim_events import pods_pending
 from shiplap.flows.shown_claims import show_claims
 from tests.integration.flows.live_stage import LiveStage, lease
+from tests.integration.flows.loaded_functions import Context, Load, load, records
 from tests.integration.flows.stage import CLUSTER
-from tests.integration.flows.test_handlers import Context, Load, load, records
 
 __all__ = ["load"]
 

@@ -10,8 +10,8 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import MEMORY, parse_amount
 from shiplap.manifests.custom_resources import NodeOverlay
 from shiplap.manifests.nodeclaim import NodeClaim
+from tests.builders.claims import node_claim, with_fields
 from tests.integration.flows.stage import Stage
-from tests.node_claims import node_claim, with_fields
 
 CLAIM = node_claim(cluster="demo", name="flex-1", node_pool="flex", node_class="default")
 TYPE = "c7i-flex.large"

@@ -14,8 +14,8 @@ from shiplap.records import scheduling_record as records
 from shiplap.records.scheduling_record import encode
 from shiplap_cli.commands.explain.history import MOST_RECORDS, History, HistoryReader, HistorySources
 from shiplap_cli.commands.explain.history_options import history_page
+from tests.integration.flows.disrupted import oversized
 from tests.integration.flows.stage import Stage, share
-from tests.integration.flows.test_disrupt import oversized
 
 
 def teller(stage: Stage, since_s: float = 24 * 3600.0) -> HistoryReader:

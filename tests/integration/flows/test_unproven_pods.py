@@ -6,13 +6,14 @@ import msgspec
 import pytest
 
 from shiplap.manifests.nodeclaim import ClaimState
+from tests.builders.pools import family_pool
 from tests.integration.flows.besieged import TOLERATED, Besieged, launched_within, own_toleration
 from tests.integration.flows.disrupted import Disrupted
-from tests.integration.flows.stage import ZONES, Stage, pool
+from tests.integration.flows.stage import ZONES, Stage
 
 pytestmark = pytest.mark.thorough
 
-ONE_SIZE = (pool("any", ("m6i",), sizes=("large",)),)
+ONE_SIZE = (family_pool("any", ("m6i",), sizes=("large",)),)
 SIX_TO_A_NODE, ONE_TO_A_NODE = "1200m", "5"
 
 

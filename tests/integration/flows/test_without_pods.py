@@ -6,11 +6,12 @@ import msgspec
 
 from shiplap.errors import AwsThrottled
 from shiplap.manifests.custom_resources import CapacityBuffer, PodTemplate
-from tests.integration.flows.stage import Stage, pool
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import Stage
 
 
 def test_a_static_pool_is_kept_at_its_number_by_the_sweep() -> None:
-    made = pool("static", ("m6i",))
+    made = family_pool("static", ("m6i",))
     static = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, replicas=2, limits={}, weight=0))
     stage = Stage(pools=(static,))
     report = stage.sweep()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shiplap.aws.health import Ec2Health, _ailments
+from shiplap.aws.health import Ec2Health, ailments
 from shiplap.ports import InstanceProblem
 
 NOW = 1_800_000_000.0
@@ -28,7 +28,7 @@ def at(ago_s: float) -> datetime:
 )
 def test_an_instance_is_impaired_since_the_first_of_its_checks_failed(details: list[Any], since: float) -> None:
     status: Any = {"InstanceId": "i-1", "SystemStatus": {"Status": "impaired", "Details": details}}
-    assert list(_ailments(status)) == [InstanceProblem("i-1", "system", since)]
+    assert list(ailments(status)) == [InstanceProblem("i-1", "system", since)]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from shiplap.aws.ec2.launch_templates import MOST_AT_ONCE, UNUSED_FOR_S, sweep_templates
-from shiplap.aws.selectors.amis import _epoch
+from shiplap.aws.selectors.amis import epoch_of
 from shiplap.aws.selectors.network import security_groups, subnets
 from shiplap.manifests.custom_resources import EC2NodeClass
 
@@ -79,8 +79,8 @@ def test_a_sweep_deletes_the_oldest_unused_templates_and_no_more_than_a_few() ->
 
 
 def test_a_time_without_a_zone_is_utc() -> None:
-    assert _epoch("2026-01-01T00:00:00") == _epoch("2026-01-01T00:00:00Z") == 1_767_225_600.0
-    assert _epoch("2026-01-01T00:00:00+01:00") == 1_767_225_600.0 - 3600
+    assert epoch_of("2026-01-01T00:00:00") == epoch_of("2026-01-01T00:00:00Z") == 1_767_225_600.0
+    assert epoch_of("2026-01-01T00:00:00+01:00") == 1_767_225_600.0 - 3600
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from shiplap.aws.failures import attempts
 from shiplap.aws.pricing import catalog_source
 from shiplap.aws.pricing.catalog_source import (
     Ec2CatalogSource,
-    _merged,
     instance_types,
+    merged_prices,
     spot_prices,
     zone_ids,
     zones_by_type,
@@ -122,7 +122,7 @@ def test_what_is_known_of_a_price_stays_until_a_fresh_one_comes(
     fresh = {} if on_demand is None else {"m5.large": on_demand}
     zones = {} if spots is None else {"m5.large": spots}
     known = {} if before is None else {"m5.large": before}
-    assert _merged((kind("m5.large"),), fresh, zones, known) == ({} if after is None else {"m5.large": after})
+    assert merged_prices((kind("m5.large"),), fresh, zones, known) == ({} if after is None else {"m5.large": after})
 
 
 @pytest.fixture

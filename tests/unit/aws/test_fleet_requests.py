@@ -11,40 +11,13 @@ from shiplap.aws.ec2 import fleet_requests
 from shiplap.aws.ec2.launch_templates import block_devices, size_gib
 from shiplap.aws.expiring import ExpiringCache
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.catalog.resolved_nodeclass import PlacementGroup, ResolvedNodeClass, Subnet
+from shiplap.instances.catalog.resolved_nodeclass import PlacementGroup, Subnet
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec
-from shiplap.ports import FleetOverride, FleetRequest, OfferingFailure
-from tests.node_claims import node_claim, with_fields
-
-SUBNETS = (
-    Subnet("subnet-a1", "a", free_ips=10),
-    Subnet("subnet-a2", "a", free_ips=200),
-    Subnet("subnet-b", "b", free_ips=10),
-    Subnet("subnet-c", "c", free_ips=0),
-)
-RESOLVED = ResolvedNodeClass("default", "AL2023", (), SUBNETS, ("sg-1",), "profile", "https://e", "Q0E=", "10.0.0.0/16")
-
-
-def override(name: str = "m5.large", zone: str = "a", price: float = 1, **changes: Any) -> FleetOverride:
-    return msgspec.structs.replace(FleetOverride(price, name, zone, "ami-1", 29, "h"), **changes)
-
-
-def request(*overrides: FleetOverride, **changes: Any) -> FleetRequest:
-    wanted = FleetRequest(
-        claims=(node_claim(cluster="demo", name="default-1", node_pool="default", node_class="default"),),
-        node_class=EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec()),
-        resolved=RESOLVED,
-        capacity_type="on-demand",
-        overrides=overrides or (override(),),
-        token="t",
-    )
-    return msgspec.structs.replace(wanted, **changes)
-
-
-def parameters_of(wanted: FleetRequest) -> dict[str, Any]:
-    return fleet_requests.parameters(wanted, fleet_requests.fleet_configs(wanted), wanted.token)
+from shiplap.ports import FleetRequest, OfferingFailure
+from tests.builders.claims import with_fields
+from tests.unit.aws.fleet_parameters import RESOLVED, override, parameters_of, request
 
 
 def shown(wanted: FleetRequest) -> list[tuple[str, str, str]]:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from shiplap.aws.selectors.amis import AmiResolver, ordered_amis
-from shiplap.aws.selectors.node_classes import _bounded
+from shiplap.aws.selectors.node_classes import within_allowed
 from shiplap.aws.selectors.parameters import Parameters
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import Ami, NodeClassProblem, Subnet
@@ -175,7 +175,7 @@ def test_a_selector_that_matches_anything_forbidden_matches_nothing(
     allowed: Sequence[str], kept: list[str], text: str
 ) -> None:
     problems: list[NodeClassProblem] = []
-    matched = _bounded((Subnet("a", "z"), Subnet("b", "z")), allowed, "SubnetsReady", problems)
+    matched = within_allowed((Subnet("a", "z"), Subnet("b", "z")), allowed, "SubnetsReady", problems)
     assert [item.id for item in matched] == kept
     assert problems == ([NodeClassProblem("SubnetsReady", "NotAllowed", text)] if text else [])
-    assert _bounded(None, allowed, "SubnetsReady", []) == ()
+    assert within_allowed(None, allowed, "SubnetsReady", []) == ()

@@ -13,15 +13,15 @@ from shiplap.aws.dynamodb import state_table
 from shiplap.aws.dynamodb.state_table import (
     DynamoState,
     StagedItems,
-    _claim,
-    _claim_item,
-    _command,
-    _command_item,
-    _explain,
-    _explain_moves,
-    _groups,
-    _refusals,
-    _stage,
+    claim_of_item,
+    command_of_item,
+    item_of_claim,
+    item_of_command,
+    raise_cancelled_commit,
+    raise_cancelled_moves,
+    refusals_of_item,
+    stage_of_state,
+    transactions_of,
 )
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.disruption.commands import Method, Reason
@@ -29,7 +29,7 @@ from shiplap.disruption.progress import CommandState, DisruptionCommand
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
 from shiplap.manifests.nodeclaim import FORGET_AFTER_S, UNSETTLED, ClaimState
 from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, MISSED_FOR_S, Move, Refusals
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 NOW = 1_700_000_000.0
 
@@ -49,8 +49,8 @@ REPEATABLE = ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputEx
 def test_a_transaction_that_ran_into_another_may_be_tried_again(code: str, place: int) -> None:
     codes, counters = ["None", "", "None"], 1
     codes[place] = code
-    _explain(cancelled(*codes), "demo", 3, counters)
-    _explain_moves(cancelled(*codes), [Move(node_claim(name="a"), ClaimState.FAILED)])
+    raise_cancelled_commit(cancelled(*codes), "demo", 3, counters)
+    raise_cancelled_moves(cancelled(*codes), [Move(node_claim(name="a"), ClaimState.FAILED)])
 
 
 @pytest.mark.parametrize(
@@ -70,21 +70,21 @@ def test_a_transaction_that_ran_into_another_may_be_tried_again(code: str, place
 )
 def test_what_a_cancelled_commit_means(codes: Sequence[str], counters: int, kind: type[StoreError]) -> None:
     with pytest.raises(StoreError) as told:
-        _explain(cancelled(*codes), "demo", 3, counters)
+        raise_cancelled_commit(cancelled(*codes), "demo", 3, counters)
     assert type(told.value) is kind
 
 
 def test_a_cancellation_without_reasons_is_an_error() -> None:
     with pytest.raises(StoreError, match="could not be written"):
-        _explain(cancelled(known=False), "demo", 3, 0)
+        raise_cancelled_commit(cancelled(known=False), "demo", 3, 0)
 
 
 def test_of_claims_that_move_together_the_one_that_has_changed_is_named() -> None:
     moves = [Move(node_claim(name=name, version=4), ClaimState.FAILED) for name in "abc"]
     with pytest.raises(ConditionFailed, match="claim b is no longer at version 4"):
-        _explain_moves(cancelled("None", "ConditionalCheckFailed", "None"), moves)
+        raise_cancelled_moves(cancelled("None", "ConditionalCheckFailed", "None"), moves)
     with pytest.raises(StoreError, match="could not be written"):
-        _explain_moves(cancelled("None", "ValidationError", "None"), moves)
+        raise_cancelled_moves(cancelled("None", "ValidationError", "None"), moves)
 
 
 def sized(*lengths: int) -> list[Any]:
@@ -92,7 +92,7 @@ def sized(*lengths: int) -> list[Any]:
 
 
 def portions(*lengths: int, beside: int = 0) -> list[list[int]]:
-    found = _groups(sized(*lengths), beside)
+    found = transactions_of(sized(*lengths), beside)
     return [[int(str(item["place"])) for item in group] for group in found]
 
 
@@ -112,28 +112,28 @@ def test_a_transaction_holds_so_many_items_and_so_many_bytes() -> None:
 
 def test_a_command_counts_by_its_own_text() -> None:
     commands: list[Any] = [{"command": {"S": "x" * COMMIT_BYTES}}, {"command": {"S": "y"}}]
-    assert [len(group) for group in _groups(commands, 0)] == [1, 1]
+    assert [len(group) for group in transactions_of(commands, 0)] == [1, 1]
 
 
 @pytest.mark.parametrize("state", list(ClaimState))
 def test_the_stage_of_a_claim_says_who_has_to_read_it(state: ClaimState) -> None:
     claim = node_claim(cluster="demo", name="c", state=state, instance_id="i-1", changed_at=NOW, version=3)
-    item = _claim_item(claim)
-    assert _claim(item) == claim
+    item = item_of_claim(claim)
+    assert claim_of_item(item) == claim
     assert (item["state"], item["version"]) == ({"S": str(state)}, {"N": "3"})
     assert item[state_table.INSTANCE_ID_INDEX.partition_key] == {"S": "i-1"}
     over = state in (ClaimState.GONE, ClaimState.FAILED)
     assert item.get(EXPIRY) == ({"N": f"{int(NOW + FORGET_AFTER_S) + 1}"} if over else None)
     stage = [value["S"] for key, value in item.items() if key == state_table.STAGE_INDEX.sort_key]
-    assert stage == ([] if state is ClaimState.GONE else [f"{_stage(state)}#c"])
-    assert (_stage(state) == state_table.UNSETTLED_STAGE) is (state in UNSETTLED)
+    assert stage == ([] if state is ClaimState.GONE else [f"{stage_of_state(state)}#c"])
+    assert (stage_of_state(state) == state_table.UNSETTLED_STAGE) is (state in UNSETTLED)
     named = {ClaimState.FAILED: "Failed", ClaimState.GONE: "Ended"}
     expected = "Unsettled" if state in UNSETTLED else named.get(state, "Settled")
-    assert _stage(state) == expected, "a release finds the claims of the one before it"
+    assert stage_of_state(state) == expected, "a release finds the claims of the one before it"
 
 
 def test_a_claim_without_an_instance_has_no_key_of_one() -> None:
-    assert state_table.INSTANCE_ID_INDEX.partition_key not in _claim_item(node_claim(name="c"))
+    assert state_table.INSTANCE_ID_INDEX.partition_key not in item_of_claim(node_claim(name="c"))
 
 
 @pytest.mark.parametrize("state", list(CommandState))
@@ -149,8 +149,8 @@ def test_a_command_is_found_while_it_is_under_way_and_forgotten_some_time_after(
         changed_at=NOW,
         version=2,
     )
-    item = _command_item(command)
-    assert _command(item) == command
+    item = item_of_command(command)
+    assert command_of_item(item) == command
     over = state in (CommandState.DONE, CommandState.UNDONE)
     assert (state_table.STAGE_INDEX.sort_key in item) is not over
     assert (EXPIRY in item) is over
@@ -160,16 +160,16 @@ def test_a_command_is_found_while_it_is_under_way_and_forgotten_some_time_after(
 @pytest.mark.parametrize("stored", [{"S": "{"}, {"S": "[]"}, {"B": b"no zlib"}])
 def test_an_item_that_cannot_be_read_is_named(stored: Mapping[str, Any]) -> None:
     with pytest.raises(StoreError, match="claim#c cannot be read as a NodeClaim"):
-        _claim({"item": {"S": "claim#c"}, "claim": dict(stored)})
+        claim_of_item({"item": {"S": "claim#c"}, "claim": dict(stored)})
     with pytest.raises(StoreError, match="command#k cannot be read as a command"):
-        _command({"item": {"S": "command#k"}, "command": {"S": "{"}})
+        command_of_item({"item": {"S": "command#k"}, "command": {"S": "{"}})
 
 
 def test_refusals_of_older_releases_are_read() -> None:
     old: Any = {"claims": {"SS": ["b", "a"]}, "at": {"N": "7.5"}}
-    assert _refusals(old) == Refusals(("a", "b"), 7.5)
+    assert refusals_of_item(old) == Refusals(("a", "b"), 7.5)
     new = {**old, "tries": {"N": "4"}, "launched_at": {"N": "6.5"}, "like": {"S": "k"}}
-    assert _refusals(new) == Refusals(("a", "b"), 7.5, 4, 6.5, "k")
+    assert refusals_of_item(new) == Refusals(("a", "b"), 7.5, 4, 6.5, "k")
 
 
 class Batches:
@@ -323,7 +323,7 @@ def test_an_item_that_left_its_stage_meanwhile_is_left_out(
 
 def test_a_claim_survives_its_item_whatever_its_size() -> None:
     large = node_claim(name="c", reasons=tuple(f"reason {number}" for number in range(20_000)))
-    assert _claim(_claim_item(large)) == large
+    assert claim_of_item(item_of_claim(large)) == large
     assert msgspec.json.encode(large)
 
 

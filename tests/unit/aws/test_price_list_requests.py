@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shiplap.aws.pricing.on_demand_prices import _prices, on_demand_prices
+from shiplap.aws.pricing.on_demand_prices import on_demand_prices, prices_of_offers
 
 ASKED = {
     "capacitystatus": "Used",
@@ -71,4 +71,4 @@ def test_what_is_no_hourly_price_is_passed_over(dimensions: dict[str, Any]) -> N
     dear = {"paid": {"unit": "Hrs", "pricePerUnit": {"USD": "0.5"}}}
     terms = {"OnDemand": {"t": {"priceDimensions": dimensions | dear}}}
     offers = [json.dumps({"product": {"attributes": {"instanceType": "m6i.large"}}, "terms": terms})]
-    assert list(_prices(offers, "USD")) == [("m6i.large", 0.5)]
+    assert list(prices_of_offers(offers, "USD")) == [("m6i.large", 0.5)]

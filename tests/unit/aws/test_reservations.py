@@ -9,7 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
-from shiplap.aws.selectors.capacity_reservations import _group, _reservation, capacity_reservations, placement_group
+from shiplap.aws.selectors.capacity_reservations import (
+    capacity_reservations,
+    placement_group,
+    placement_group_of,
+    reservation_of,
+)
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup
 from shiplap.kubernetes.objects import ObjectMeta
@@ -131,7 +136,7 @@ def test_what_is_known_of_a_reservation() -> None:
         "cr-1", "m5.large", "us-east-1a", owner="111111111111", match_criteria="targeted", available=3
     )
     full = {key: value for key, value in PLAIN.items() if key != "AvailableInstanceCount"}
-    assert _reservation(full | {"Interruptible": True}) == replace(endless, available=0, interruptible=True)  # type: ignore[arg-type]
+    assert reservation_of(full | {"Interruptible": True}) == replace(endless, available=0, interruptible=True)  # type: ignore[arg-type]
     assert not block.is_expiring(END.timestamp() - 2401)
     assert block.is_expiring(END.timestamp() - 2400)
 
@@ -151,7 +156,7 @@ def test_a_placement_group_by_name_or_id(selector: PlacementGroupSelector) -> No
 
 
 def test_a_group_that_is_not_parted_has_no_partitions() -> None:
-    assert _group({"GroupId": "pg-0", "GroupName": "x", "Strategy": "cluster"}) == PlacementGroup(
+    assert placement_group_of({"GroupId": "pg-0", "GroupName": "x", "Strategy": "cluster"}) == PlacementGroup(
         "pg-0", "x", "cluster", 0
     )
 

@@ -21,7 +21,7 @@ from shiplap.aws.failures import attempts
 from shiplap.errors import AwsThrottled, StoreError
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
 from shiplap.ports import ADDRESSES_S, BusEvent, OfferingFailure
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 
 def test_pauses_come_between_attempts_and_stay_within_their_growing_bounds() -> None:

@@ -25,7 +25,7 @@ from shiplap.manifests.custom_resources import (
     RequirementSpec,
 )
 from shiplap.ports import FleetOverride, FleetRequest
-from tests.node_claims import node_claim, with_fields
+from tests.builders.claims import node_claim, with_fields
 
 SUBNETS = (Subnet("subnet-a", "a", free_ips=10),)
 SANDBOX = "eks.amazonaws.com/nitro-sandbox"

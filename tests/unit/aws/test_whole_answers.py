@@ -19,7 +19,7 @@ from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, Manifests
 from shiplap.ports import FleetRequest, OfferingFailure
 from shiplap.settings import ClusterSettings
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 STATES = ("pending", "running", "shutting-down", "stopping", "stopped", "terminated")
 

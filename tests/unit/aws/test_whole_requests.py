@@ -12,7 +12,7 @@ from msgspec import structs
 
 from shiplap.aws import tags
 from shiplap.aws.ec2 import fleet_requests
-from shiplap.aws.ec2.launch_dry_run import _instance, dry_run_launch
+from shiplap.aws.ec2.launch_dry_run import dry_run_launch, run_instances_parameters
 from shiplap.aws.ec2.launch_templates import LaunchTemplates
 from shiplap.aws.ec2.request_pace import INSTANCE_LIMITS, LIMITS, paced
 from shiplap.aws.ec2_errors import TEMPLATE_GONE
@@ -20,8 +20,8 @@ from shiplap.errors import AwsError
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.instances.offerings.remedies import with_remedy
 from shiplap.ports import FleetRequest, Instance, OfferingFailure
-from tests.node_claims import with_fields
-from tests.unit.aws.test_fleet_requests import RESOLVED, override, parameters_of, request
+from tests.builders.claims import with_fields
+from tests.unit.aws.fleet_parameters import RESOLVED, override, parameters_of, request
 
 INSTALL = "own"
 
@@ -224,7 +224,7 @@ def test_a_fleet_that_is_refused_as_a_whole_is_refused_for_each_offering() -> No
 def test_the_instance_that_is_tried_is_the_one_that_would_be_launched(capacity_type: str) -> None:
     wanted = request(capacity_type=capacity_type)
     (config,) = fleet_requests.fleet_configs(wanted, INSTALL)
-    asked = _instance(wanted, config.template, "m5.large", "subnet-a1", INSTALL)
+    asked = run_instances_parameters(wanted, config.template, "m5.large", "subnet-a1", INSTALL)
     own = tagged(Name="default-1", shiplap_dev__nodeclaim="default-1")
     interfaces = config.template.data["NetworkInterfaces"]
     assert interfaces

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import pod_object
 from tests.commands import Shiplap, listed
-from tests.kubernetes_objects import pod_object
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
 
 ARCH = "kubernetes.io/arch"

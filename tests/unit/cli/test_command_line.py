@@ -18,9 +18,10 @@ from shiplap_cli.command_list import COMMANDS
 from shiplap_cli.commands.install import template
 from shiplap_cli.main import run
 from shiplap_lab.dev import dev_session
+from tests.builders.pods import pod_object
 from tests.commands import Shiplap
-from tests.kubernetes_objects import pod_object
-from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
+from tests.unit.cli.planned_files import CATALOG, POOL
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS as NODE_CLASS
 from tools.command_reference import commands
 
 

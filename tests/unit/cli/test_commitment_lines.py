@@ -12,9 +12,10 @@ from shiplap.policies.commitments.commitment_use import UsedCommitments
 from shiplap.records.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.planner import plan
 from shiplap_cli.render.commitment_lines import commitment_lines, used_lines
+from tests.builders.pods import pods
 from tests.commands import Shiplap
-from tests.conformance.given import pods
-from tests.conformance.test_plans_on_commitments import APART, savings, snapshot_of
+from tests.conformance.savings import savings, snapshot_of
+from tests.conformance.sold_reservations import APART
 
 ROOM = CommitmentRoom(
     (ZonalRoom("m5.large", "eu-west-1a", 3),),

@@ -11,7 +11,8 @@ import pytest
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap_cli.inputs.disruption_inputs import asked_settings
 from shiplap_cli.main import run
-from tests.kubernetes_objects import node_object, pod_object
+from tests.builders.nodes import node_object
+from tests.builders.pods import pod_object
 
 POOL = """
 apiVersion: karpenter.sh/v1
@@ -46,7 +47,7 @@ def node(name: str, kind: str = "large") -> dict[str, Any]:
 
 
 def pod(name: str, on: str, **labels: str) -> dict[str, Any]:
-    return pod_object(name, "1", namespace="shop", on=on, phase="Running", metadata={"labels": labels})
+    return pod_object(name, "1", namespace="shop", node=on, phase="Running", metadata={"labels": labels})
 
 
 def claim(name: str, on: str, **status: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from shiplap_cli.commands.doctor.check_results import CheckResult
 from shiplap_cli.commands.doctor.prerequisites import NodeRole, PlannedCluster, PlannedInstall, read_planned_install
 from shiplap_cli.main import run
 from tests.commands import Shiplap
-from tests.unit.cli.test_doctor import CLUSTER, NOW, TO_INTERNET, TO_NAT, Answer, Aws, denied, healthy, missing
+from tests.unit.cli.doctored_aws import CLUSTER, NOW, TO_INTERNET, TO_NAT, Answer, Aws, denied, healthy, missing
 
 INSTALL = Path(__file__).parents[2] / "infra" / "install" / "shiplap.yaml"
 ROLE = NodeRole("default", "path/nodes", "", "linux")

@@ -22,9 +22,9 @@ from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.options import Sources
 from shiplap_cli.render.html import PageNotes, after_commands, disrupt_report, limits_after, plan_report
 from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, offers_of
+from tests.builders.nodes import node_object
 from tests.commands import Shiplap, listed
-from tests.kubernetes_objects import node_object
-from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
+from tests.unit.cli.planned_files import CATALOG, POOL, pod
 
 NOW = "2026-01-31T12:00:00Z"
 

@@ -13,7 +13,7 @@ from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap_cli.inputs.cluster_files import read_cluster_state
 from shiplap_cli.inputs.workloads import read_scale
 from tests.commands import listed
-from tests.unit.cli.test_workloads import TEMPLATE, Object, added, owned, workload
+from tests.unit.cli.written_workloads import TEMPLATE, Object, added, owned, workload
 
 JOB_NAME, JOB_UID = "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"
 INDEX = "batch.kubernetes.io/job-completion-index"

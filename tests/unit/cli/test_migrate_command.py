@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.nodes import node_object
+from tests.builders.pods import pod_object
 from tests.commands import Shiplap, listed
-from tests.kubernetes_objects import node_object, pod_object
 
 POOL = """
 apiVersion: karpenter.sh/v1
@@ -53,10 +54,6 @@ def group() -> dict[str, Any]:
 def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
     owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]
     return pod_object(name, cpu, namespace="web", phase="Running", metadata={"ownerReferences": owners}, **spec)
-
-
-def node(name: str, instance_type: str) -> dict[str, Any]:
-    return node_object(name, instance_type=instance_type, zone="us-east-1a")
 
 
 @pytest.fixture
@@ -104,8 +101,8 @@ def test_a_dry_run_of_the_present_pods(karpenter: Path, tmp_path: Path, shiplap:
     daemon = pod("daemon", "1", nodeName="old")
     daemon["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
     state = [
-        node("old", "m5.4xlarge"),
-        node("odd", "x.unknown"),
+        node_object("old", instance_type="m5.4xlarge", zone="us-east-1a"),
+        node_object("odd", instance_type="x.unknown", zone="us-east-1a"),
         pod("a", "1", nodeName="old", nodeSelector={"karpenter.sh/nodepool": "default"}),
         pod("b", "1", nodeName="old"),
         pod("huge", "900"),

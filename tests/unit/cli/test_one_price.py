@@ -16,16 +16,16 @@ from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.instances.offerings.node_prices import NodePrices, Price, offerings_by_type
 from shiplap.instances.offerings.offerings import catalog_prices
 from shiplap.kubernetes.objects import Node
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap_cli.commands.top.followed_cluster import FollowedCluster
-from shiplap_cli.commands.top.top import _region_prices
+from shiplap_cli.commands.top.top import region_prices
 from shiplap_cli.inputs.cluster_events import ObjectsListed
 from shiplap_cli.inputs.cluster_files import read_cluster_state
 from shiplap_lab.catalogue import embedded
+from tests.builders.claims import node_claim, with_fields
+from tests.builders.nodes import node_object
 from tests.commands import Shiplap, listed
-from tests.kubernetes_objects import node_object
-from tests.node_claims import node_claim
-from tests.unit.cli.test_region import MANIFESTS, POD
+from tests.unit.cli.files_of_regions import MANIFESTS, POD
 
 REGION = "eu-west-1"
 MANAGED = "eks.amazonaws.com/capacityType"
@@ -130,7 +130,7 @@ NAMES = [each["metadata"]["name"] for each in CLUSTER]
 
 def test_the_live_view_says_the_same(state: Path, shiplap: Shiplap) -> None:
     hourly, _ = now(shiplap, state)
-    following = FollowedCluster("prod", _region_prices)
+    following = FollowedCluster("prod", region_prices)
     following.apply(ObjectsListed("nodes", tuple(read_cluster_state([state]).view.nodes)))
     following.apply(ObjectsListed("pods", ()))
     picture = following.picture(time.time())
@@ -203,14 +203,23 @@ def test_the_first_catalogue_that_knows_an_offering_counts_and_others_add_theirs
     assert [offering.price for offering in offerings_by_type([first], [second])["a"]] == [1.0, 2.0]
 
 
-def claim(name: str, **more: Any) -> NodeClaim:
-    bought = {"instance_type": "m5.large", "zone": "z1", "capacity_type": "spot", "state": ClaimState.INITIALIZED}
-    return node_claim(cluster="c", name=name, node_pool="web", node_class="default", **bought | more)
+CLAIM = node_claim(
+    name="c",
+    cluster="c",
+    node_pool="web",
+    instance_type="m5.large",
+    zone="z1",
+    capacity_type="spot",
+    state=ClaimState.INITIALIZED,
+)
 
 
 def test_what_a_claim_was_bought_for_is_what_its_node_costs_for_all_who_see_the_claim() -> None:
     """The widget knows claims and no prices: others must not say otherwise."""
-    claims = [claim("a", node_name="n", hourly=0.033), claim("b", state=ClaimState.LAUNCHED, hourly=0.5)]
+    claims = [
+        with_fields(CLAIM, name="a", node_name="n", hourly=0.033),
+        with_fields(CLAIM, name="b", state=ClaimState.LAUNCHED, hourly=0.5),
+    ]
     seen = picture_of_cluster("c", 1.0, [made("n", "")], [], claims, NodePrices(others=OFFERED))
     assert seen.hourly == picture_of_claims("c", 1.0, claims).hourly == pytest.approx(0.533)
     assert not seen.estimated
@@ -218,7 +227,7 @@ def test_what_a_claim_was_bought_for_is_what_its_node_costs_for_all_who_see_the_
 
 @pytest.mark.parametrize(("hourly", "estimated"), [(0.03, True), (0.031, False)])
 def test_a_claim_that_was_bought_at_a_guess_is_marked(hourly: float, estimated: bool) -> None:
-    assert NodePrices(others=OFFERED).of_claim(claim("a", hourly=hourly)) == Price(hourly, estimated)
+    assert NodePrices(others=OFFERED).of_claim(with_fields(CLAIM, name="a", hourly=hourly)) == Price(hourly, estimated)
 
 
 def test_all_prices_of_the_embedded_catalogue_are_estimates() -> None:

@@ -11,8 +11,10 @@ import yaml
 from shiplap_cli.command_list import COMMANDS
 from shiplap_cli.main import run
 from shiplap_cli.output import FURTHER
-from tests.kubernetes_objects import node_object, pod_object
-from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
+from tests.builders.nodes import node_object
+from tests.builders.pods import pod_object
+from tests.unit.cli.planned_files import CATALOG, POOL
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS as NODE_CLASS
 from tools.command_reference import commands
 
 LONG = "a-workload-with-a-name-of-more-than-sixty-letters-as-they-are-legal-0"

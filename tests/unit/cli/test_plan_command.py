@@ -18,33 +18,8 @@ from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap_cli.inputs.learned_file import dump_learned
 from shiplap_lab.catalogue import embedded
 from tests.commands import Shiplap, listed
-from tests.kubernetes_objects import pod_object
+from tests.unit.cli.planned_files import CATALOG, POOL, pod
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS as NODE_CLASS
-from tests.unit.manifests.manifest_samples import NODE_POOL, changed
-
-POOL = changed(
-    changed(
-        NODE_POOL,
-        "spec.template.spec.requirements",
-        [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}],
-    ),
-    "spec.template.spec.taints",
-    [{"key": "dedicated", "effect": "NoSchedule"}],
-)
-CATALOG = {
-    "instanceTypes": [
-        {
-            "name": name,
-            "capacity": {"cpu": cpu, "memory": "8Gi", "pods": "10"},
-            "overhead": {"cpu": "100m"},
-            "offerings": [
-                {"zone": "z1", "capacityType": "on-demand", "price": price},
-                {"zone": "z2", "capacityType": "spot", "price": price / 2},
-            ],
-        }
-        for name, cpu, price in (("small", "2", 0.1), ("large", "8", 0.4))
-    ]
-}
 
 
 def pinned(instance_type: str) -> dict[str, Any]:
@@ -53,11 +28,6 @@ def pinned(instance_type: str) -> dict[str, Any]:
     rule = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [instance_type]}
     pool["spec"]["template"]["spec"]["requirements"].append(rule)
     return pool
-
-
-def pod(name: str, cpu: str, memory: str = "", **spec: Any) -> dict[str, Any]:
-    tolerations = [{"key": "dedicated", "operator": "Exists"}]
-    return pod_object(name, cpu, memory, namespace="web", **{"tolerations": tolerations, **spec})
 
 
 class Plan:

@@ -12,9 +12,9 @@ import pytest
 
 from shiplap_cli.main import run
 from shiplap_cli.output import progress
+from tests.builders.nodes import node_object
 from tests.commands import Shiplap
-from tests.kubernetes_objects import node_object
-from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
+from tests.unit.cli.planned_files import CATALOG, POOL, pod
 
 FRAMES = Path(__file__).parent / "frames"
 NODE = node_object("here", pool="default", instance_type="large", zone="z1", capacity_type="on-demand")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shiplap_cli.main import run
-from tests.kubernetes_objects import pod_object
+from tests.builders.pods import pod_object
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
 
 

@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.builders.nodes import node_object
 from tests.commands import Shiplap, listed
-from tests.kubernetes_objects import node_object, pod_object
-from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
+from tests.unit.cli.files_of_regions import MANIFESTS, POD
 
-ANY_CAPACITY = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}]
-MANIFESTS = [changed(NODE_POOL, "spec.template.spec.requirements", ANY_CAPACITY), EC2_NODE_CLASS]
-POD = pod_object("api", "1", namespace="web")
 COMMANDS = (
     ("plan",),
     ("plan", "--from-scratch"),

@@ -17,8 +17,8 @@ from shiplap_cli.commands.status import spending_report as command
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
 from shiplap_lab.fakes.state import FakeState
-from tests.conformance.test_price_rules import priced
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
+from tests.conformance.priced_pools import priced
 
 NOW = 1_795_910_400.0  # 2026-11-29
 NOVEMBER = MonthOfSpending(

@@ -18,7 +18,7 @@ from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.fakes.stores import FakeSnapshots
-from tests.kubernetes_objects import typed_pod
+from tests.builders.pods import pod
 
 BLUE = "blue"
 
@@ -370,7 +370,7 @@ def test_of_too_many_pods_no_further_page_is_read(monkeypatch: pytest.MonkeyPatc
     def bound_pages() -> Iterator[tuple[tuple[Pod, ...], str]]:
         for number in range(3):
             pages.append(number)
-            yield tuple(typed_pod(f"p{number}{place}", metadata={"uid": f"{number}{place}"}) for place in range(3)), "7"
+            yield tuple(pod(f"p{number}{place}", metadata={"uid": f"{number}{place}"}) for place in range(3)), "7"
 
     monkeypatch.setattr(kept.api, "bound_pages", bound_pages)
     keeper.round(1.0)

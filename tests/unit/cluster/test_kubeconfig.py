@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shiplap.cluster.kubeconfig import Access, ExecPlugin, _pem, load
+from shiplap.cluster.kubeconfig import Access, ExecPlugin, load, pem_of
 from shiplap.errors import InvalidInput
 from shiplap_cli.inputs.context_access import ExecCredential, FileToken, enter_context
 
@@ -340,15 +340,15 @@ def test_an_insecure_server_behind_a_proxy_is_entered() -> None:
 @pytest.mark.parametrize("data", [base64.b64encode("Zertifikät".encode()).decode(), "no base64", "YQ="])
 def test_data_that_is_no_pem_is_refused_by_its_field(tmp_path: Path, data: str) -> None:
     with pytest.raises(InvalidInput, match="not a PEM certificate or key in base64") as told:
-        _pem(tmp_path / "config", data, "file", "user u", "client-key")
+        pem_of(tmp_path / "config", data, "file", "user u", "client-key")
     assert (told.value.field, told.value.document) == ("client-key-data", "user u")
 
 
 def test_a_file_that_is_no_pem_is_refused_by_its_field(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("Schlüssel", encoding="utf-8")
     with pytest.raises(InvalidInput, match="not a PEM certificate or key: ") as told:
-        _pem(tmp_path / "config", "", "key", "user u", "client-key")
+        pem_of(tmp_path / "config", "", "key", "user u", "client-key")
     assert told.value.field == "client-key"
     with pytest.raises(InvalidInput, match="cannot be read"):
-        _pem(tmp_path / "config", "", "absent", "user u", "client-key")
-    assert _pem(tmp_path / "config", "", "", "user u", "client-key") == ""
+        pem_of(tmp_path / "config", "", "absent", "user u", "client-key")
+    assert pem_of(tmp_path / "config", "", "", "user u", "client-key") == ""

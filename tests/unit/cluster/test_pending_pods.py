@@ -11,7 +11,7 @@ from shiplap.cluster.pending_pods import PendingPodReader
 from shiplap.cluster.watcher import is_unschedulable
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.reading import Reader
-from tests.kubernetes_objects import pod_object
+from tests.builders.pods import pod_object
 
 LARGE = {f"label-{place}": "x" * 60 for place in range(20_000)}
 

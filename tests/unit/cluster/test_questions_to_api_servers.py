@@ -12,7 +12,8 @@ from shiplap.cluster.client import KubernetesClient
 from shiplap.errors import ClusterError, ClusterUnreachable, ObjectNotFound, ResourceVersionGone
 from shiplap.kubernetes.objects import CustomObject, Node, Pod
 from shiplap.kubernetes.related_objects import ScalableName
-from tests.kubernetes_objects import node_object, pod_object, typed_pod
+from tests.builders.nodes import node_object
+from tests.builders.pods import pod, pod_object
 
 
 class Talk:
@@ -295,7 +296,7 @@ def test_each_scalable_is_read_for_itself(client: KubernetesClient, talk: Talk) 
     assert [item.metadata.name for item in client.scalables(names)] == ["app"]
 
 
-POD = typed_pod("p", namespace="web", metadata={"uid": "u"})
+POD = pod("p", namespace="web", metadata={"uid": "u"})
 MERGE = "application/merge-patch+json"
 
 
@@ -378,5 +379,5 @@ def test_a_name_is_one_segment_of_a_path(client: KubernetesClient, talk: Talk) -
     with pytest.raises(ObjectNotFound):
         client.node("x/proxy?a=b")
     assert talk.asked == [("/api/v1/nodes/x%2Fproxy%3Fa%3Db", {})]
-    client.evict(typed_pod("a/../b"))
+    client.evict(pod("a/../b"))
     assert talk.sent[-1][1] == "/api/v1/namespaces/default/pods/a%2F..%2Fb/eviction"

@@ -18,11 +18,11 @@ from shiplap.cluster.watcher import (
     LOOK_S,
     ROOM_S,
     ChangeBatch,
+    EditPace,
     KindWatch,
     ListedObjects,
     ManifestTracker,
     Tracker,
-    _Pace,
     change_batches,
     is_unschedulable,
     poll_once,
@@ -33,7 +33,8 @@ from shiplap.ports import Clock, ClusterApi, WatchEvent
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock
-from tests.kubernetes_objects import UNSCHEDULABLE, node_object
+from tests.builders.nodes import node_object
+from tests.builders.pods import UNSCHEDULABLE
 
 
 def pod(name: str = "p", *, conditions: tuple[dict, ...] = (UNSCHEDULABLE,), **status: object) -> dict:
@@ -530,7 +531,7 @@ class TestRoomOfBuffers:
     def test_it_is_told_after_some_seconds_and_pods_at_once(self) -> None:
         """Until then other pods may take more, and one decision answers for all."""
         tracker = Tracker(buffers=True)
-        pace = _Pace(tracker, 1000.0, 0.02)
+        pace = EditPace(tracker, 1000.0, 0.02)
         for now in (100.0, 102.0):
             tracker.see(self.left(f"at-{now}"))
             pace.note(now)
@@ -551,7 +552,7 @@ class TestRoomOfBuffers:
 def test_each_change_alone_is_news_at_once(kind: str) -> None:
     tracker = Tracker()
     tracker.see(listed("nodes", with_uid(node("n", labels={"karpenter.sh/initialized": "true"})), typed=Node))
-    pace = _Pace(tracker, 1000.0, 0.02)
+    pace = EditPace(tracker, 1000.0, 0.02)
     pace.note(100.0)
     assert pace.due_at == 1000.0
     if kind == "a pod":

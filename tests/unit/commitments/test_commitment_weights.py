@@ -19,8 +19,9 @@ from shiplap.policies.commitments.commitment_weights import (
 )
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Plan, PlannedClaim
 from shiplap.scheduling.planner import plan
-from tests.conformance.given import NOW, pod, pods
-from tests.conformance.test_plans_on_commitments import savings, snapshot_of
+from tests.builders.pods import pod, pods
+from tests.conformance.given import NOW
+from tests.conformance.savings import savings, snapshot_of
 
 STEADY, ANY = "steady", "any"
 

@@ -19,11 +19,11 @@ from shiplap.disruption.consolidation import (
     Consolidator,
     NotWorthwhile,
     PoolTotals,
-    _batches,
-    _merged,
-    _within,
+    batches_of,
     components_of,
+    merged_proposals,
     restrict_to_cheaper,
+    within_budgets,
 )
 from shiplap.disruption.current_prices import PoolMarket
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, NodeHistory
@@ -37,7 +37,9 @@ from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, PlannedClaim
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.removal import NodeToWeigh, RemovalPart
-from tests.conformance.disruptions import NOW, pod, pool, standing
+from tests.builders.pods import pod_on
+from tests.builders.pools import pool
+from tests.conformance.disruptions import NOW, standing
 from tests.thoroughness import draws
 
 NO_PACKING: Packing = None  # type: ignore[assignment] # nothing goes on from these relocations
@@ -314,7 +316,7 @@ def test_commands_without_replacements_become_one_that_says_what_all_of_them_do(
     with_claim = proposal("m", replacements=[claim("t")])
     first = proposal("z", placements=[Placement("x", tuple(pods("z2"))), Placement("y", tuple(pods("z1")))])
     second = proposal("a", "b", saved=0.25, placements=[Placement("x", tuple(pods("a1")))])
-    merged, kept = _merged([first, with_claim, second])
+    merged, kept = merged_proposals([first, with_claim, second])
     assert kept == with_claim
     assert merged == DisruptionProposal(
         Reason.UNDERUTILIZED,
@@ -330,25 +332,25 @@ def test_commands_without_replacements_become_one_that_says_what_all_of_them_do(
 
 def test_commands_that_fill_one_exactly_are_one() -> None:
     halves = [proposal(*(f"{letter}{number:02}" for number in range(MOST_NODES // 2))) for letter in "ab"]
-    assert [len(item.nodes) for item in _merged(halves)] == [MOST_NODES]
-    assert [len(item.nodes) for item in _merged([*halves, proposal("c")])] == [MOST_NODES, 1]
+    assert [len(item.nodes) for item in merged_proposals(halves)] == [MOST_NODES]
+    assert [len(item.nodes) for item in merged_proposals([*halves, proposal("c")])] == [MOST_NODES, 1]
 
 
 def test_of_each_pool_as_many_nodes_are_tried_as_its_budget_allows_the_first_first() -> None:
     names = [("a", "p"), ("b", "q"), ("c", "p"), ("d", "q"), ("e", "p"), ("f", "r"), ("g", "s")]
     ordered = [going(name, pool_name=of_pool) for name, of_pool in names]
-    assert [item.name for item in _within(ordered, {"p": 2, "q": 5, "r": 0})] == ["a", "b", "c", "d"]
+    assert [item.name for item in within_budgets(ordered, {"p": 2, "q": 5, "r": 0})] == ["a", "b", "c", "d"]
 
 
 def test_a_large_rebuild_is_cut_into_equal_parts_by_pool_and_zone() -> None:
     places = [("q", "z1"), ("p", "z2"), ("p", "z1")] * (MOST_NODES // 3)
     nodes = [going(f"n{number:03}", pool_name=of_pool, zone=zone) for number, (of_pool, zone) in enumerate(places)]
-    assert [len(batch) for batch in _batches(nodes)] == [MOST_NODES]
-    batches = _batches([*nodes, going("last", pool_name="p", zone="z1")])
+    assert [len(batch) for batch in batches_of(nodes)] == [MOST_NODES]
+    batches = batches_of([*nodes, going("last", pool_name="p", zone="z1")])
     assert [len(batch) for batch in batches] == [12, 13]
     zones = [(item.pool.metadata.name, item.node.metadata.labels[labels.ZONE]) for batch in batches for item in batch]
     assert zones == sorted(zones)
-    assert [len(batch) for batch in _batches(nodes * 2)] == [MOST_NODES] * 2
+    assert [len(batch) for batch in batches_of(nodes * 2)] == [MOST_NODES] * 2
 
 
 LEAST_HOURLY = 0.05
@@ -418,7 +420,7 @@ def with_cost(candidate: Candidate, cost: float, policy: str = "WhenEmptyOrUnder
 
 
 def with_pods(candidate: Candidate, number: int) -> Candidate:
-    pods = tuple(pod(f"{candidate.name}-{place}", candidate.name) for place in range(number))
+    pods = tuple(pod_on(f"{candidate.name}-{place}", candidate.name) for place in range(number))
     return structs.replace(with_cost(candidate, 1.0 + number), pods=pods)
 
 

@@ -19,7 +19,7 @@ from shiplap.disruption.progress import (
 )
 from shiplap.errors import ConditionFailed
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from tests.node_claims import node_claim, with_fields
+from tests.builders.claims import node_claim, with_fields
 
 S = ClaimState
 COMMAND = DisruptionCommand(

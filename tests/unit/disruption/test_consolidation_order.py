@@ -7,7 +7,14 @@ import itertools
 import pytest
 
 from shiplap.disruption.commands import DisruptionProposal, Method, Reason
-from shiplap.disruption.consolidation import MOST_NODES, SINGLES, _attempts, _between, _further, _merged
+from shiplap.disruption.consolidation import (
+    MOST_NODES,
+    SINGLES,
+    attempts_of,
+    further_attempts,
+    merged_proposals,
+    sizes_between,
+)
 
 
 def proposal(*nodes: str) -> DisruptionProposal:
@@ -21,7 +28,7 @@ def numbered(count: int, prefix: str = "n") -> tuple[str, ...]:
 
 
 def test_nodes_without_replacements_go_together_in_commands_of_bounded_size() -> None:
-    merged = _merged([proposal(name) for name in reversed(numbered(MOST_NODES + 3))])
+    merged = merged_proposals([proposal(name) for name in reversed(numbered(MOST_NODES + 3))])
     assert [len(item.nodes) for item in merged] == [MOST_NODES, 3]
     assert [name for item in merged for name in item.nodes] == list(numbered(MOST_NODES + 3))
     assert merged[0].savings_hourly == pytest.approx(0.1 * MOST_NODES)
@@ -29,29 +36,29 @@ def test_nodes_without_replacements_go_together_in_commands_of_bounded_size() ->
 
 def test_a_proposal_that_is_larger_than_a_command_stays_whole() -> None:
     large = proposal(*numbered(MOST_NODES + 5))
-    assert _merged([large, proposal("z")]) == [large, proposal("z")]
+    assert merged_proposals([large, proposal("z")]) == [large, proposal("z")]
 
 
 @pytest.mark.parametrize("total", [1, 2, 3, SINGLES])
 def test_of_a_few_candidates_all_prefixes_and_each_one_alone_are_tried(total: int) -> None:
     names = numbered(total)
     prefixes = [names[:size] for size in range(1, total + 1)]
-    assert [tuple(item) for item in _attempts(names, names)] == [*prefixes, *((name,) for name in names[1:])]  # type: ignore[arg-type]
+    assert [tuple(item) for item in attempts_of(names, names)] == [*prefixes, *((name,) for name in names[1:])]  # type: ignore[arg-type]
 
 
 def test_of_many_candidates_ever_fewer_prefixes_are_tried() -> None:
     total = 8 * SINGLES + 1
-    sizes = [len(item) for item in _attempts(numbered(total), ())]  # type: ignore[arg-type]
+    sizes = [len(item) for item in attempts_of(numbered(total), ())]  # type: ignore[arg-type]
     powers = [2**exponent for exponent in range(total.bit_length())]
     assert sizes == sorted({*powers, total, total * 3 // 4})
 
 
 def test_beside_the_best_prefix_each_node_is_tried_and_of_a_few_every_two() -> None:
     few, many = numbered(SINGLES), numbered(SINGLES + 1)
-    tried = [tuple(item) for item in _further(few)]  # type: ignore[arg-type]
+    tried = [tuple(item) for item in further_attempts(few)]  # type: ignore[arg-type]
     assert tried[:SINGLES] == [(name,) for name in few]
     assert set(tried[SINGLES:]) == set(itertools.combinations(few, 2))
-    assert [tuple(item) for item in _further(many)] == [(name,) for name in many]  # type: ignore[arg-type]
+    assert [tuple(item) for item in further_attempts(many)] == [(name,) for name in many]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -65,4 +72,4 @@ def test_beside_the_best_prefix_each_node_is_tried_and_of_a_few_every_two() -> N
     ],
 )
 def test_the_search_goes_on_half_way_to_the_next_sizes(best: int, tried: set[int], expected: list[int]) -> None:
-    assert _between(best, tried) == expected
+    assert sizes_between(best, tried) == expected

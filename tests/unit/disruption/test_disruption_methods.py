@@ -14,7 +14,9 @@ from shiplap.disruption.decision_progress import DecisionProgress
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.methods.method import DisruptionMethod
 from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
-from tests.conformance.disruptions import Standing, Verdict, disrupted, large, pod, pool, small
+from tests.builders.pods import pod_on
+from tests.builders.pools import pool
+from tests.conformance.disruptions import Standing, Verdict, disrupted, large, small
 
 RETIRED = "example.com/retired"
 
@@ -56,7 +58,7 @@ class RemovingPolicy(PolicyInput, DisruptionMethod, frozen=True):
 def decided(monkeypatch: pytest.MonkeyPatch, method: Retired, *nodes: Standing, budget: str = "100%") -> Verdict:
     """With one more method, before those that replace nodes."""
     monkeypatch.setattr(decisions, "AFTER_POLICIES", (method, *decisions.AFTER_POLICIES))
-    pods = [pod(f"on-{item.node.metadata.name}", item.node.metadata.name, cpu="3") for item in nodes]
+    pods = [pod_on(f"on-{item.node.metadata.name}", item.node.metadata.name, cpu="3") for item in nodes]
     pods = [item for item in pods if item.spec.node_name != "empty"]
     return disrupted(*nodes, pods=pods, pools=[pool(budgets=[{"nodes": budget}])])
 

@@ -13,9 +13,9 @@ from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.manifests.custom_resources import NodePool, RequirementSpec
+from tests.builders.nodes import node
+from tests.builders.pools import pool
 from tests.conformance.catalogues import fake_type
-from tests.conformance.disruptions import pool
-from tests.kubernetes_objects import typed_node
 
 FAMILY = "karpenter.k8s.aws/instance-family"
 
@@ -24,7 +24,7 @@ class _On:
     """A candidate, as far as its node's labels go."""
 
     def __init__(self, family: str = "") -> None:
-        self.node = typed_node("n", labels={FAMILY: family} if family else {})
+        self.node = node("n", labels={FAMILY: family} if family else {})
 
 
 def sold(name: str, family: str, *more: Requirement) -> InstanceType:

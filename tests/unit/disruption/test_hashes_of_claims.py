@@ -16,7 +16,7 @@ from shiplap.manifests.template_hash import (
     POOL_HASH_VERSION,
 )
 from shiplap.scheduling.model.snapshot import NodeClassCatalog
-from tests.conformance.disruptions import pool
+from tests.builders.pools import pool
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shiplap.disruption.budgets import window_changes
 from shiplap.disruption.decision_clock import LONGEST_S, DecisionClock
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
-from shiplap.disruption.rescheduling import _with_plan_applied
+from shiplap.disruption.rescheduling import with_plan_applied
 from shiplap.disruption.standstill import plan_moments
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Event, Node, Pod
@@ -23,9 +23,9 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.snapshot import ClusterView, SchedulingSettings, Snapshot
 from shiplap.scheduling.supply.existing_nodes import STARTING_S
 from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S, Reservations, held_by, units_left
-from tests.conformance.disruptions import pool
-from tests.kubernetes_objects import typed_pod
-from tests.node_claims import node_claim
+from tests.builders import pods
+from tests.builders.claims import node_claim
+from tests.builders.pools import pool
 
 NOON = datetime(2027, 1, 15, 12, 0, tzinfo=UTC).timestamp()
 
@@ -117,10 +117,8 @@ def test_when_nodes_have_had_time_to_start_or_are_counted_by_ec2(
 
 
 def pod(name: str = "p", phase: str = "Running", started: float | None = NOON - 30, value: str | None = None) -> Pod:
-    made = typed_pod(name)
     marks = {} if value is None else {labels.DO_NOT_DISRUPT: value}
-    status = replace(made.status, phase=phase, start_time=None if started is None else rfc3339(started))
-    return replace(made, metadata=replace(made.metadata, annotations=marks), status=status)
+    return pods.pod(name, annotations=marks, phase=phase, started_at=started)
 
 
 ENDS = NOON - 30 + 600
@@ -219,9 +217,9 @@ def test_pods_are_where_the_plan_for_those_that_wait_puts_them(
     fields: dict[str, str], homes: dict[tuple[str, str], str], there: str | None
 ) -> None:
     owner = {"kind": fields.get("owner", "ReplicaSet"), "name": "o", "controller": True, "apiVersion": "v1", "uid": "u"}
-    made = typed_pod("p", on=fields.get("on", ""), metadata={"ownerReferences": [owner]})
+    made = pods.pod("p", node=fields.get("on", ""), metadata={"ownerReferences": [owner]})
     made = replace(made, status=replace(made.status, nominated_node_name=fields.get("nominated", "")))
-    placed = list(_with_plan_applied([made], homes, {"stays", "other", "gone"} - {"gone"}, {"gone"}))
+    placed = list(with_plan_applied([made], homes, {"stays", "other", "gone"} - {"gone"}, {"gone"}))
     assert [item.spec.node_name for item in placed] == ([] if there is None else [there])
 
 

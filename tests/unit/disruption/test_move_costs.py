@@ -19,10 +19,12 @@ from shiplap.kubernetes.objects import Node
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.manifests.shiplap_annotations import MOVE_COST, node_pool_problem
+from tests.builders.claims import node_claim
+from tests.builders.pods import pod_on
+from tests.builders.pools import pool
 from tests.conformance.catalogues import Z1, fake_type
-from tests.conformance.disruptions import NOW, Verdict, disrupted, holds_until, large, pod, pool
+from tests.conformance.disruptions import NOW, Verdict, disrupted, holds_until, large
 from tests.living_cluster import LivingCluster
-from tests.node_claims import node_claim
 
 HOUR_S = 3600.0
 DEAR = fake_type("large", cpu="16", memory="32Gi", pods="50", price=1.0, offerings=(("on-demand", Z1),))
@@ -51,7 +53,7 @@ def replaced(
 ) -> Verdict:
     """A node of 1.00 USD/h with two pods that a node of 0.40 USD/h could hold: 0.30 USD/h for each move."""
     node = large("a", created_at=NOW - age_h * HOUR_S, made={"expire_after": expire_after})
-    pods = [pod(name, "a", cpu="1", **of_pods) for name in "pq"]
+    pods = [pod_on(name, "a", cpu="1", **of_pods) for name in "pq"]
     return disrupted(node, pods=pods, pools=pools or [pool()], types=[CHEAP, DEAR], settings=settings)
 
 
@@ -157,7 +159,7 @@ def test_the_settings_refuse_a_negative_price() -> None:
 
 def test_a_decision_is_made_again_when_nodes_reach_a_further_step_of_life() -> None:
     cluster = LivingCluster([pool()], [DEAR], disruption=DisruptionSettings(move_cost=1.0))
-    cluster.create([pod("p"), pod("q")])
+    cluster.create([pod_on("p"), pod_on("q")])
     cluster.schedule()
     cluster.types["small"] = CHEAP
     cluster.now += 4 * HOUR_S - 60

@@ -8,8 +8,11 @@ import pytest
 
 from shiplap.disruption.rescheduling import Relocation, Simulator
 from shiplap.kubernetes.objects import Pod
+from tests.builders.nodes import node
+from tests.builders.pods import pod
+from tests.builders.pools import pool
 from tests.conformance.catalogues import Z1, fake_type
-from tests.conformance.given import claim_volumes, given, node, pod, pool
+from tests.conformance.given import claim_volumes, given
 
 TYPES = [fake_type("two", cpu="2", memory="8Gi", offerings=(("on-demand", Z1),))]
 LOST = claim_volumes("lost")

@@ -15,8 +15,8 @@ from shiplap.disruption.node_history import (
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.model.snapshot import ClusterView
+from tests.builders.pods import pod
 from tests.conformance.disruptions import Standing, standing
-from tests.conformance.given import pod
 
 
 def look(known: tuple[NodeHistory, ...], now: float, *pods: Pod, node: Standing | None = None) -> NodeHistory:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiplap.scheduling.model.resources import PLENTY, Floats
-from shiplap.scheduling.search.room_values import _USABLE, MovablePods, _unit_values, room_values
+from shiplap.scheduling.search.room_values import USABLE, MovablePods, room_values, unit_values
 from tests.thoroughness import draws
 
 
@@ -30,18 +30,18 @@ def test_room_is_worth_nothing_while_there_is_more_of_it_than_pods_need() -> Non
 
 def test_room_is_worth_at_most_what_new_nodes_with_as_much_cost() -> None:
     pods = movable([[4.0], [8.0]], [3.0, 3.0], [0.0, 0.0], [12.0], [[4.0], [8.0]], [1.0, 1.6])
-    assert room_values(pods) == pytest.approx([_USABLE * 0.8, _USABLE * 1.6])
+    assert room_values(pods) == pytest.approx([USABLE * 0.8, USABLE * 1.6])
 
 
 def test_room_is_worth_what_the_next_node_saves_that_would_go_for_it() -> None:
     """Four nodes of four units, eight units wanted: two go, those that save most, and the third would save 0.7."""
     pods = movable([[4.0]] * 4, [1.0, 0.9, 0.8, 0.7], [0.1] * 4, [8.0], [[4.0]], [10.0])
-    assert room_values(pods) == pytest.approx([_USABLE * 0.7] * 4, abs=0.1001)
+    assert room_values(pods) == pytest.approx([USABLE * 0.7] * 4, abs=0.1001)
 
 
 def test_resources_that_no_new_node_offers_or_that_are_unlimited_are_worth_nothing() -> None:
     pods = movable([[4.0, 1.0, PLENTY]], [1.0], [0.0], [3.0, 1.0, 1.0], [[4.0, 0.0, PLENTY]], [2.0])
-    assert room_values(pods) == pytest.approx([_USABLE])
+    assert room_values(pods) == pytest.approx([USABLE])
 
 
 def dual(pods: MovablePods, values: Floats) -> float:
@@ -71,7 +71,7 @@ def test_no_other_values_bound_the_cost_of_the_pods_from_below_more_closely(
         fresh=drawn(rows),
     )
     net = pods.net / pods.wanted
-    values = _unit_values(pods.room / pods.wanted, net, pods)
+    values = unit_values(pods.room / pods.wanted, net, pods)
     found, scale = (
         dual(pods, values),
         float((pods.fresh[net.argmax(axis=0)] / net.max(axis=0)).sum() + pods.price.sum()),

@@ -18,11 +18,12 @@ from shiplap.disruption.standstill import LastDecision
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Event, EventSource, NodeCondition, ObjectReference, Pod
 from shiplap.kubernetes.timestamps import rfc3339
+from tests.builders.claims import with_fields
+from tests.builders.pods import pod
+from tests.builders.pools import pool
 from tests.conformance.catalogues import Z1, fake_type
-from tests.conformance.disruptions import holds_until, pool
-from tests.conformance.given import pod
+from tests.conformance.disruptions import holds_until
 from tests.living_cluster import LivingCluster
-from tests.node_claims import with_fields
 
 SMALL = fake_type("small", cpu="2", memory="4Gi", pods="10", price=1.0, offerings=(("on-demand", Z1),))
 LARGE = fake_type("large", cpu="4", memory="8Gi", pods="20", price=1.9, offerings=(("on-demand", Z1),))

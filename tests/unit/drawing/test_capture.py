@@ -12,14 +12,13 @@ from shiplap.drawing.picture import Amounts, NodePictureState
 from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Observation, Offering
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import ClaimState, PodReference
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
-from tests.kubernetes_objects import UNSCHEDULABLE, node_object, pod_object
-from tests.node_claims import node_claim
-
-NOW = 1_750_000_000.0
-GIB = 2**30
+from tests.builders.claims import with_fields
+from tests.builders.nodes import node_object
+from tests.builders.pods import UNSCHEDULABLE, pod_object
+from tests.unit.drawing.captured import CLAIM, GIB, NOW
 
 
 def node(name: str, *, pool: str = "web", ready: bool | None = True, **more: object) -> Node:
@@ -30,12 +29,8 @@ def node(name: str, *, pool: str = "web", ready: bool | None = True, **more: obj
 def pod(name: str, on: str = "", cpu: str = "500m", phase: str = "", **meta: object) -> Pod:
     waits = UNSCHEDULABLE | {"message": "0/1 nodes are available"}
     status = {"phase": phase, "conditions": [] if on else [waits]}
-    body = pod_object(name, cpu, "1Gi", namespace="shop", on=on, metadata={"uid": f"uid-{name}", **meta})
+    body = pod_object(name, cpu, "1Gi", namespace="shop", node=on, metadata={"uid": f"uid-{name}", **meta})
     return msgspec.convert(body | {"status": status}, Pod)
-
-
-def claim(name: str, **more: object) -> NodeClaim:
-    return node_claim(cluster="c", name=name, node_pool="web", node_class="default", **more)  # type: ignore[arg-type]
 
 
 def test_nodes_carry_their_pods_and_what_they_cost() -> None:
@@ -56,7 +51,7 @@ def test_nodes_carry_their_pods_and_what_they_cost() -> None:
 
 
 def test_what_a_claim_was_bought_for_is_what_its_node_costs() -> None:
-    known = claim("x", state=ClaimState.INITIALIZED, node_name="n1", hourly=0.5, tier=1)
+    known = with_fields(CLAIM, name="x", state=ClaimState.INITIALIZED, node_name="n1", hourly=0.5, tier=1)
     (drawn,) = picture_of_cluster("c", NOW, [node("n1")], [], [known]).nodes
     assert (drawn.hourly, drawn.tier, drawn.state) == (0.5, 1, NodePictureState.READY)
 
@@ -71,10 +66,17 @@ def test_a_node_in_service_has_the_same_memory_from_its_report_as_from_its_node(
     planned = {"cpu": 1900, "memory": 6 * GIB, "pods": 29}
     ours = {"ami": "ami-1", "instance_type": "m5.large", "kubelet_hash": "h", "allocatable": planned}
     claims = [
-        claim("own", state=ClaimState.INITIALIZED, node_name="n1", instance_id="i-1", **ours),
-        claim("like", state=ClaimState.INITIALIZED, node_name="n2", instance_id="i-2", **ours),
-        claim("coming", state=ClaimState.LAUNCHED, node_name="n3", instance_id="i-3", **ours),
-        claim("other", state=ClaimState.INITIALIZED, node_name="n4", instance_id="i-4", **{**ours, "ami": "ami-2"}),
+        with_fields(CLAIM, name="own", state=ClaimState.INITIALIZED, node_name="n1", instance_id="i-1", **ours),
+        with_fields(CLAIM, name="like", state=ClaimState.INITIALIZED, node_name="n2", instance_id="i-2", **ours),
+        with_fields(CLAIM, name="coming", state=ClaimState.LAUNCHED, node_name="n3", instance_id="i-3", **ours),
+        with_fields(
+            CLAIM,
+            name="other",
+            state=ClaimState.INITIALIZED,
+            node_name="n4",
+            instance_id="i-4",
+            **{**ours, "ami": "ami-2"},
+        ),
     ]
     reports = (observed("n1", 8), observed("n1", 5, cluster="d"), observed("x", 7))
     learned = (LearnedCapacity("ami-1", "m5.large", "h", reports),)
@@ -95,7 +97,7 @@ def test_states_of_nodes() -> None:
         node("from-a-file", ready=None),
         node("leaving"),
     ]
-    claims = [claim("l", state=ClaimState.DRAINING, node_name="leaving", failure="SpotInterruption")]
+    claims = [with_fields(CLAIM, name="l", state=ClaimState.DRAINING, node_name="leaving", failure="SpotInterruption")]
     drawn = {each.name: (each.state, each.note) for each in picture_of_cluster("c", NOW, nodes, [], claims).nodes}
     assert drawn == {
         "broken": (NodePictureState.NOT_READY, "kubelet is not ready"),
@@ -107,15 +109,16 @@ def test_states_of_nodes() -> None:
 
 
 def test_a_claim_in_flight_shows_the_pods_it_is_for() -> None:
-    flying = claim(
-        "f",
+    flying = with_fields(
+        CLAIM,
+        name="f",
         state=ClaimState.LAUNCHED,
         pods=(PodReference("shop", "waits", "uid-waits"), PodReference("shop", "gone", "uid-gone")),
         requests={"cpu": 1200, "memory": 3 * GIB},
         allocatable={"cpu": 2000, "memory": 8 * GIB, "pods": 29},
         instance_types=("m5.large",),
     )
-    over = claim("o", state=ClaimState.FAILED)
+    over = with_fields(CLAIM, name="o", state=ClaimState.FAILED)
     (drawn,) = picture_of_cluster("c", NOW, [], [pod("waits")], [flying, over]).nodes
     assert (drawn.name, drawn.state, drawn.instance_type) == ("f", NodePictureState.STARTING, "m5.large")
     assert [(each.name, each.fresh) for each in drawn.pods] == [("waits", True)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,29 +22,13 @@ from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePi
 from shiplap_cli.render.page import page
 from tests.pictures import GIB, HOSTILE, cluster
 from tests.thoroughness import draws
+from tests.unit.drawing.page_reader import Reader
 
 _OWN = frozenset(
     {"html", "head", "meta", "link", "title", "style", "body", "main", "script", "h1", "h2", "h3", "p", "small", "div"}
     | {"dl", "dt", "dd", "ul", "li", "i", "b", "br", "span", "section", "details", "summary", "table", "thead", "tbody"}
     | {"tr", "th", "td", "svg", "defs", "pattern", "rect", "circle", "g", "path"}
 )
-
-
-class Reader(HTMLParser):
-    """Reads a page as a browser does: elements, their attributes, and all text in it."""
-
-    def __init__(self, document: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.feed(document)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
 
 
 def whole(picture: ClusterPicture) -> str:

@@ -11,9 +11,10 @@ from shiplap.drawing.dashboard_widget import MOST_BYTES, WidgetCluster, WidgetLo
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePictureState
 from shiplap.drawing.style import POOLS_DARK, POOLS_LIGHT
 from shiplap.manifests.nodeclaim import ClaimState
+from tests.builders.claims import with_fields
 from tests.pictures import HOSTILE, cluster
-from tests.unit.drawing.test_capture import GIB, NOW, claim
-from tests.unit.drawing.test_packing import Reader
+from tests.unit.drawing.captured import CLAIM, GIB, NOW
+from tests.unit.drawing.page_reader import Reader
 
 FORBIDDEN = {"script", "iframe", "use", "link", "object", "embed", "form", "html", "body"}
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:shiplap-widget:live"
@@ -22,11 +23,19 @@ ARN = "arn:aws:lambda:eu-west-1:123456789012:function:shiplap-widget:live"
 def test_claims_are_drawn_as_what_they_are_for() -> None:
     room, asked = {"cpu": 2000, "memory": 8 * GIB, "pods": 29}, {"cpu": 1500, "memory": 4 * GIB}
     claims = [
-        claim("done", state=ClaimState.INITIALIZED, node_name="ip-1", allocatable=room, requests=asked, hourly=0.1),
-        claim("flies", state=ClaimState.LAUNCHED, allocatable=room, requests=asked),
-        claim("goes", state=ClaimState.DRAINING, failure="SpotInterruption"),
-        claim("gone", state=ClaimState.GONE),
-        claim("failed", state=ClaimState.FAILED),
+        with_fields(
+            CLAIM,
+            name="done",
+            state=ClaimState.INITIALIZED,
+            node_name="ip-1",
+            allocatable=room,
+            requests=asked,
+            hourly=0.1,
+        ),
+        with_fields(CLAIM, name="flies", state=ClaimState.LAUNCHED, allocatable=room, requests=asked),
+        with_fields(CLAIM, name="goes", state=ClaimState.DRAINING, failure="SpotInterruption"),
+        with_fields(CLAIM, name="gone", state=ClaimState.GONE),
+        with_fields(CLAIM, name="failed", state=ClaimState.FAILED),
     ]
     made = picture_of_claims("c", NOW, claims)
     drawn = {node.name: (node.state, node.note) for node in made.nodes}

@@ -17,15 +17,16 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.manifests.shiplap_annotations import REBALANCE
 from shiplap.settings import Settings
-from tests.integration.flows.stage import Stage, pool
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import Stage
 
 K, S = NoticeKind, ClaimState
 POD = PodReference("default", "web", "uid-web")
 
 
 def with_pool(*, grace: str | None = None, rebalance: str | None = None) -> Stage:
-    plain = msgspec.to_builtins(pool("flex", ("m6i",)))
+    plain = msgspec.to_builtins(family_pool("flex", ("m6i",)))
     if grace is not None:
         plain["spec"]["template"]["spec"]["terminationGracePeriod"] = grace
     if rebalance is not None:

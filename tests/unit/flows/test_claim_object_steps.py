@@ -23,16 +23,16 @@ from shiplap.flows.schedule.standalone_launches import (
     with_objects,
 )
 from shiplap.flows.shown_claims import show_claims, take_steps
-from shiplap.flows.sweep.manifest_statuses import _disruption_of
+from shiplap.flows.sweep.manifest_statuses import disruption_of_claims
 from shiplap.manifests.custom_resources import NodePoolTemplate
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL, ClaimDisruption, ClaimObjectChanges
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap_lab.fakes.stores import FakeMemory
+from tests.builders.claims import node_claim
+from tests.builders.nodes import node_object
 from tests.integration.flows.stage import Stage
-from tests.kubernetes_objects import node_object
-from tests.node_claims import node_claim
 
 OTHER = "example.com/keep"
 
@@ -207,7 +207,7 @@ def known(
     memory.save(stage.name, DecisionMemory(histories=tuple(histories)))
     context = replace(stage.context, memory=memory)
     settings = replace(stage.settings, disruption=replace(stage.settings.disruption, enabled=enabled))
-    return _disruption_of(claims, settings, context)
+    return disruption_of_claims(claims, settings, context)
 
 
 def claim(name: str = "c", state: ClaimState = ClaimState.INITIALIZED, **fields: Any) -> NodeClaim:
@@ -258,7 +258,7 @@ def test_what_disruption_remembers_of_a_node_is_that_of_its_claim(stage: Stage) 
 def test_without_disruption_or_its_memory_only_reasons_are_known(stage: Stage) -> None:
     history = NodeHistory("n-c", last_pod_event_at=50.0)
     assert known(stage, claim(), histories=[history], enabled=False) == {}
-    assert _disruption_of([claim()], stage.settings, stage.context) == {}
+    assert disruption_of_claims([claim()], stage.settings, stage.context) == {}
 
 
 def test_a_memory_that_cannot_be_read_leaves_what_is_shown_as_it_is(stage: Stage) -> None:

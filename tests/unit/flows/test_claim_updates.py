@@ -24,8 +24,9 @@ from shiplap.instances.catalog.type_catalog import pilot_key
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import Instance
-from tests.integration.flows.stage import Stage, pool
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import Stage
 
 NOW = 1_700_000_000.0
 OLD = NOW - GRACE_S - 1
@@ -117,7 +118,7 @@ def test_claims_without_a_token_wait_for_no_instance_without_one() -> None:
 
 
 def with_grace(name: str, grace: str | None) -> NodePool:
-    plain = msgspec.to_builtins(pool(name, ("m6i",)))
+    plain = msgspec.to_builtins(family_pool(name, ("m6i",)))
     if grace is not None:
         plain["spec"]["template"]["spec"]["terminationGracePeriod"] = grace
     return msgspec.convert(plain, NodePool)

@@ -38,8 +38,8 @@ from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.fakes.stores import FakeCommitments
-from tests.kubernetes_objects import typed_node
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim, with_fields
+from tests.builders.nodes import node
 
 NOW = 1_800_000_000.0
 COUNTED = CommitmentSettings(counted_by="eu-west-1/shiplap", share="100%")
@@ -65,8 +65,7 @@ def ports(**known: Any) -> FlowContext:
     return FlowContext(**(dict.fromkeys(wanted) | rest | known))
 
 
-def claim(state: ClaimState = ClaimState.LAUNCHED, **fields: Any) -> NodeClaim:
-    return node_claim(**{"name": "a", "state": state} | fields)
+CLAIM = node_claim(name="a", state=ClaimState.LAUNCHED)
 
 
 def only(key: str, *values: str, operator: str = "In") -> tuple[RequirementSpec, ...]:
@@ -101,7 +100,7 @@ def only(key: str, *values: str, operator: str = "In") -> tuple[RequirementSpec,
     ],
 )
 def test_a_launched_claim_counts_as_what_it_runs_as(fields: dict[str, Any], expected: tuple[InstanceUse, ...]) -> None:
-    assert planned_use([claim(**fields)]) == expected
+    assert planned_use([with_fields(CLAIM, **fields)]) == expected
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,9 @@ def test_a_launched_claim_counts_as_what_it_runs_as(fields: dict[str, Any], expe
     ],
 )
 def test_a_planned_claim_counts_if_it_can_be_nothing_but_on_demand(fields: dict[str, Any], expected: int) -> None:
-    planned = claim(ClaimState.PLANNED, instance_types=("m5.large", "c5.large"), labels={labels.ZONE: "a"}, **fields)
+    planned = with_fields(
+        CLAIM, state=ClaimState.PLANNED, instance_types=("m5.large", "c5.large"), labels={labels.ZONE: "a"}, **fields
+    )
     assert planned_use([planned]) == ONE * expected
 
 
@@ -124,7 +125,13 @@ def test_a_planned_claim_counts_if_it_can_be_nothing_but_on_demand(fields: dict[
 def test_a_planned_claim_for_a_reservation_counts_without_its_zone(kinds: tuple[str, ...]) -> None:
     def planned(*lines: RequirementSpec) -> NodeClaim:
         wanted = (*only(labels.CAPACITY_TYPE, *kinds), *lines)
-        return claim(ClaimState.PLANNED, instance_types=("m5.large",), labels={labels.ZONE: "a"}, requirements=wanted)
+        return with_fields(
+            CLAIM,
+            state=ClaimState.PLANNED,
+            instance_types=("m5.large",),
+            labels={labels.ZONE: "a"},
+            requirements=wanted,
+        )
 
     assert planned_use([planned()]) == ANYWHERE
     assert planned_use([planned(*only(labels.RESERVATION_TYPE, "default"))]) == ANYWHERE
@@ -133,17 +140,17 @@ def test_a_planned_claim_for_a_reservation_counts_without_its_zone(kinds: tuple[
 
 def test_a_planned_claim_without_a_type_or_a_zone() -> None:
     wanted = only(labels.CAPACITY_TYPE, "on-demand")
-    assert planned_use([claim(ClaimState.PLANNED, requirements=wanted)]) == ()
-    assert planned_use([claim(ClaimState.PLANNED, requirements=wanted, instance_types=("m5.large",))]) == (
-        InstanceUse("m5.large", "", 1),
-    )
+    assert planned_use([with_fields(CLAIM, state=ClaimState.PLANNED, requirements=wanted)]) == ()
+    assert planned_use(
+        [with_fields(CLAIM, state=ClaimState.PLANNED, requirements=wanted, instance_types=("m5.large",))]
+    ) == (InstanceUse("m5.large", "", 1),)
 
 
 @pytest.mark.parametrize("state", list(ClaimState))
 def test_a_claim_counts_until_it_has_ended(state: ClaimState) -> None:
     ended = state in (ClaimState.GONE, ClaimState.FAILED)
-    assert planned_use([claim(state, **RUNS)]) == (() if ended else ONE)
-    assert running_use([], [claim(state, **RUNS)]) == (() if ended else ONE)
+    assert planned_use([with_fields(CLAIM, state=state, **RUNS)]) == (() if ended else ONE)
+    assert running_use([], [with_fields(CLAIM, state=state, **RUNS)]) == (() if ended else ONE)
 
 
 OWN = {labels.NODE_CLAIM: "lost"}
@@ -163,26 +170,24 @@ OWN = {labels.NODE_CLAIM: "lost"}
 def test_a_node_whose_claim_is_not_known_counts_by_its_labels(
     own: dict[str, str], capacity_type: str, expected: int
 ) -> None:
-    node = typed_node(instance_type="m5.large", zone="a", capacity_type=capacity_type, labels=own)
-    assert running_use([node], []) == ONE * expected
+    made = node(instance_type="m5.large", zone="a", capacity_type=capacity_type, labels=own)
+    assert running_use([made], []) == ONE * expected
 
 
 @pytest.mark.parametrize(("marks", "expected"), [({}, ANYWHERE), (BLOCK, ()), (LENT, ())])
 def test_a_node_in_a_reservation_counts_unless_it_is_paid_in_advance(
     marks: dict[str, str], expected: tuple[InstanceUse, ...]
 ) -> None:
-    node = typed_node(instance_type="m5.large", zone="a", capacity_type="reserved", labels=OWN | marks)
-    assert running_use([node], []) == expected
+    made = node(instance_type="m5.large", zone="a", capacity_type="reserved", labels=OWN | marks)
+    assert running_use([made], []) == expected
 
 
 def test_a_node_and_its_claim_count_once_and_another_claim_beside_them() -> None:
-    node = typed_node(
-        "n", instance_type="c5.large", zone="b", capacity_type="on-demand", labels={labels.NODE_CLAIM: "a"}
-    )
-    alone = typed_node("o", instance_type="m5.large", zone="a", capacity_type="on-demand", labels=OWN)
-    waiting = claim(**RUNS | {"name": "w", "instance_id": "i-2"})
-    assert running_use([node], [claim(**RUNS)]) == ONE
-    assert running_use([alone, node], [claim(**RUNS), waiting]) == (InstanceUse("m5.large", "a", 3),)
+    made = node("n", instance_type="c5.large", zone="b", capacity_type="on-demand", labels={labels.NODE_CLAIM: "a"})
+    alone = node("o", instance_type="m5.large", zone="a", capacity_type="on-demand", labels=OWN)
+    waiting = with_fields(CLAIM, **RUNS | {"name": "w", "instance_id": "i-2"})
+    assert running_use([made], [with_fields(CLAIM, **RUNS)]) == ONE
+    assert running_use([alone, made], [with_fields(CLAIM, **RUNS), waiting]) == (InstanceUse("m5.large", "a", 3),)
 
 
 def test_prices_that_are_not_known_are_left_out() -> None:
@@ -235,7 +240,7 @@ STATE = DecisionState(
 
 
 def snapshot() -> Snapshot:
-    return Snapshot(cluster="blue", now=NOW, view=ClusterView(), claims=(claim(**RUNS),))
+    return Snapshot(cluster="blue", now=NOW, view=ClusterView(), claims=(with_fields(CLAIM, **RUNS),))
 
 
 def test_what_is_left_is_less_all_others_and_our_own_as_it_runs_not_as_it_was_noted() -> None:
@@ -264,7 +269,7 @@ def test_disruption_knows_what_the_accounts_others_leave_and_who_in_the_install_
 
 def test_a_note_holds_what_runs_and_what_is_planned_and_fails_if_another_was_first() -> None:
     store, meter = FakeState(), FakeMeter()
-    context, planned = ports(state=store, meter=meter), claim(**RUNS | {"name": "p", "instance_id": "i-2"})
+    context, planned = ports(state=store, meter=meter), with_fields(CLAIM, **RUNS | {"name": "p", "instance_id": "i-2"})
     before = store.read("blue", NOW)
     after = note_use(settings(), before, ONE, [planned], context)
     noted = store.read("blue", NOW)

@@ -32,9 +32,10 @@ from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.ports import OfferingFailure
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap_lab.fakes.stores import FakeStatus
+from tests.builders.claims import node_claim
+from tests.builders.nodes import node_object
+from tests.builders.pods import pod_object
 from tests.integration.flows.stage import FLEX_FIRST, NODE_CLASS, ZONES, Stage
-from tests.kubernetes_objects import node_object, pod_object
-from tests.node_claims import node_claim
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def add_node(stage: Stage, name: str = "n", instance_id: str = "i-n", **fields: 
 
 
 def add_pod(stage: Stage, name: str = "web", on: str = "n", **fields: Any) -> None:
-    stage.server.create("pods", pod_object(name, "1", "1Gi", on=on, **fields))
+    stage.server.create("pods", pod_object(name, "1", "1Gi", node=on, **fields))
 
 
 def another_class(name: str) -> EC2NodeClass:

@@ -26,8 +26,8 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import Instance, OfferingFailure
+from tests.builders.claims import node_claim
 from tests.integration.flows.stage import Stage
-from tests.node_claims import node_claim
 
 PODS = (PodReference("default", "web", "uid-web"),)
 FAILURE = OfferingFailure("m5.large", "a", "on-demand", "Server.InsufficientInstanceCapacity", message="none left")

@@ -8,34 +8,18 @@ import pytest
 from msgspec import structs
 
 from shiplap.flows.planning.planned_launches import FleetOptions, fleet_options
-from shiplap.flows.schedule.launch import _cheapest, _with_leases
+from shiplap.flows.schedule.launch import cheapest_types, with_leases
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.supply.existing_nodes import assumed_allocatable
+from tests.builders.claims import node_claim, with_fields
 from tests.integration.flows.stage import Stage
-from tests.node_claims import node_claim, with_fields
+from tests.unit.flows.sold_types import ZONES, kind
 
-ZONES = ("a", "b")
 BOTH = (labels.ON_DEMAND, labels.SPOT)
-
-
-def kind(name: str, price: float, spot: float | None = None, **capacity: int) -> InstanceType:
-    offerings = [Offering(zone, labels.ON_DEMAND, price, zone_id=f"id-{zone}") for zone in ZONES]
-    if spot is not None:
-        offerings += [Offering(zone, labels.SPOT, spot, zone_id=f"id-{zone}") for zone in ZONES]
-    family = requirement("karpenter.k8s.aws/instance-family", "In", (name.partition(".")[0],))
-    return InstanceType(
-        name=name,
-        requirements=(family,),
-        capacity={"cpu": 2000, "memory": 8000, "pods": 29, **capacity},
-        overhead={"cpu": 100, "memory": 1000},
-        offerings=tuple(offerings),
-        ami="ami-1",
-        kubelet_hash="k",
-    )
 
 
 def claim(
@@ -339,12 +323,12 @@ def test_of_estimates_the_cheapest_that_can_be_had_are_explored() -> None:
     gone = structs.replace(
         kind("m.gone", 0.01), offerings=tuple(structs.replace(o, available=False) for o in cheap.offerings)
     )
-    assert [item.name for item in _cheapest([dear, gone, cheap, same], 2)] == ["m.alike", "m.cheap"]
-    assert [item.name for item in _cheapest([gone, dear], 9)] == ["m.dear", "m.gone"]
+    assert [item.name for item in cheapest_types([dear, gone, cheap, same], 2)] == ["m.alike", "m.cheap"]
+    assert [item.name for item in cheapest_types([gone, dear], 9)] == ["m.dear", "m.gone"]
 
 
 def test_no_lease_is_taken_for_a_type_that_has_been_measured_since_or_is_not_sold_any_more() -> None:
     stage, known = Stage(), structs.replace(kind("m.large", 0.1), verified=True)
     relying = claim([known], relies_on_estimate=("m.large", "m.gone"))
-    assert _with_leases(relying, {"m.large": known}, stage.context) == {"m.large": known}
+    assert with_leases(relying, {"m.large": known}, stage.context) == {"m.large": known}
     assert "before capacity.acquire_pilot" not in stage.faults.points

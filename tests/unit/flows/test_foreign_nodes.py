@@ -10,7 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.errors import AwsError
-from shiplap.flows.schedule.foreign_nodes import _alike, _promising, _unverified, learn_from_foreign_nodes, observations
+from shiplap.flows.schedule.foreign_nodes import (
+    has_our_settings,
+    learn_from_foreign_nodes,
+    observations,
+    promising_nodes,
+    unverified_types,
+)
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
@@ -64,13 +70,13 @@ def test_which_kubelets_have_our_settings(
     fields: dict[str, Any], capacity: Mapping[str, int], allocatable: Mapping[str, int], alike: bool
 ) -> None:
     left = {name: amount - OVERHEAD.get(name, 0) for name, amount in CAPACITY.items()}
-    assert _alike(kind(**fields), {**CAPACITY, **capacity}, {**left, **allocatable}) is alike
+    assert has_our_settings(kind(**fields), {**CAPACITY, **capacity}, {**left, **allocatable}) is alike
 
 
 def test_what_neither_a_node_nor_a_type_tells_of_is_alike() -> None:
     memory = {"memory": 8 * GIB, "pods": 29}
-    assert _alike(kind(overhead={"memory": GIB}), memory, {"memory": 7 * GIB, "pods": 29})
-    assert not _alike(kind(), memory, {"memory": 7 * GIB, "pods": 29})
+    assert has_our_settings(kind(overhead={"memory": GIB}), memory, {"memory": 7 * GIB, "pods": 29})
+    assert not has_our_settings(kind(), memory, {"memory": 7 * GIB, "pods": 29})
 
 
 def test_only_types_that_nobody_has_verified_and_that_have_an_ami_are_asked_for() -> None:
@@ -78,7 +84,7 @@ def test_only_types_that_nobody_has_verified_and_that_have_an_ami_are_asked_for(
         NodeClassCatalog("a", (kind("new"), kind("known", verified=True), kind("without", ami=""))),
         NodeClassCatalog("b", (kind("new", ami="ami-2"),)),
     ]
-    found = _unverified(catalogs)
+    found = unverified_types(catalogs)
     assert {name: [item.ami for item in types] for name, types in found.items()} == {"new": ["ami-1", "ami-2"]}
 
 
@@ -93,13 +99,13 @@ def test_only_types_that_nobody_has_verified_and_that_have_an_ami_are_asked_for(
     ],
 )
 def test_a_node_that_can_teach_nothing_is_not_asked_about_and_hides_no_other(odd: Node) -> None:
-    found = _promising([node("z"), odd], {"m5.large": [kind()]})
+    found = promising_nodes([node("z"), odd], {"m5.large": [kind()]})
     assert list(found) == ["i-z"]
 
 
 def test_one_of_several_kinds_is_enough_to_be_asked_about() -> None:
     kinds = [kind(overhead={"memory": 2 * GIB}), kind()]
-    assert list(_promising([node()], {"m5.large": kinds})) == ["i-n"]
+    assert list(promising_nodes([node()], {"m5.large": kinds})) == ["i-n"]
 
 
 def test_the_newest_few_of_each_type_are_asked_about_by_name() -> None:
@@ -107,9 +113,9 @@ def test_the_newest_few_of_each_type_are_asked_about_by_name() -> None:
     nodes = [node(f"n{number:02}", created=f"2026-01-{number + 1:02}T00:00:00Z") for number in range(12)]
     nodes += [node("undated"), node("other", of="m5.xlarge")]
     types = {"m5.large": [kind()], "m5.xlarge": [kind("m5.xlarge")]}
-    assert list(_promising(nodes, types)) == [*(f"i-n{number:02}" for number in range(4, 12)), "i-other"]
+    assert list(promising_nodes(nodes, types)) == [*(f"i-n{number:02}" for number in range(4, 12)), "i-other"]
     twins = [node(f"t{number}", created="2026-01-01T00:00:00Z") for number in reversed(range(10))]
-    assert list(_promising(twins, types)) == [f"i-t{number}" for number in range(8)]
+    assert list(promising_nodes(twins, types)) == [f"i-t{number}" for number in range(8)]
 
 
 def test_each_type_learns_from_the_first_node_of_its_ami() -> None:

@@ -18,8 +18,8 @@ from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_lab.fakes.signals import FakeMeter
+from tests.builders.claims import node_claim
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage
-from tests.node_claims import node_claim
 
 GIB = 2**30
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from shiplap.flows.claim_updates import grace_ends_at, grace_of
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.settings import ClusterSettings
-from tests.conformance.disruptions import pool
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
+from tests.builders.pools import pool
 
 
 def with_grace(grace: str) -> NodePool:

@@ -31,8 +31,8 @@ from shiplap.policies.ceilings.ceilings import WantedLaunch
 from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, PlannedClaim
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
-from tests.node_claims import node_claim
-from tests.unit.flows.test_fleet import kind
+from tests.builders.claims import node_claim, with_fields
+from tests.unit.flows.sold_types import kind
 
 NOW = 1_700_000_000.0
 PLANNED = PlannedClaim(
@@ -111,9 +111,7 @@ def test_a_token_is_that_of_its_launch_and_of_no_other() -> None:
     assert len({token, *(claims[0].launch.token for claims in changed)}) == 6
 
 
-def claim(name: str, **fields: Any) -> NodeClaim:
-    known = {"cluster": "demo", "node_pool": "p", "node_class": "d", "instance_types": ("m",)}
-    return node_claim(name=name, **known | fields)
+CLAIM = node_claim(name="c", cluster="demo", node_pool="p", node_class="d", instance_types=("m",))
 
 
 def grouped(*claims: NodeClaim) -> list[list[str]]:
@@ -139,40 +137,51 @@ def grouped(*claims: NodeClaim) -> list[list[str]]:
     ],
 )
 def test_claims_that_ec2_or_their_node_is_told_otherwise_are_launched_apart(fields: dict[str, Any]) -> None:
-    assert grouped(claim("a"), claim("b", **fields), claim("c")) == [["a", "c"], ["b"]]
+    assert grouped(with_fields(CLAIM, name="a"), with_fields(CLAIM, name="b", **fields), CLAIM) == [["a", "c"], ["b"]]
 
 
 def test_claims_that_differ_in_their_pods_alone_are_launched_together_in_their_order() -> None:
-    claims = [claim("b", requests={"cpu": 1}), claim("a", requests={"cpu": 2, "vpc.amazonaws.com/efa": 0})]
+    claims = [
+        with_fields(CLAIM, name="b", requests={"cpu": 1}),
+        with_fields(CLAIM, name="a", requests={"cpu": 2, "vpc.amazonaws.com/efa": 0}),
+    ]
     assert grouped(*claims) == [["b", "a"]]
-    explores = [claim(name, relies_on_estimate=("m",)) for name in "xy"]
+    explores = [with_fields(CLAIM, name=name, relies_on_estimate=("m",)) for name in "xy"]
     assert grouped(*explores) == [["x"], ["y"]]
 
 
 def test_a_launch_fits_into_one_write_by_number_and_by_size() -> None:
     number = COMMIT_GROUP + 1
-    assert [len(group) for group in launches([claim(f"c{place:03}") for place in range(number)])] == [COMMIT_GROUP, 1]
+    assert [len(group) for group in launches([with_fields(CLAIM, name=f"c{place:03}") for place in range(number)])] == [
+        COMMIT_GROUP,
+        1,
+    ]
     size = COMMIT_BYTES // 3
     pods = tuple(PodReference("d", "x" * 1000, f"{place}") for place in range(size // 1040))
-    large = [claim(f"c{place}", pods=pods) for place in range(5)]
+    large = [with_fields(CLAIM, name=f"c{place}", pods=pods) for place in range(5)]
     assert [len(group) for group in launches(large)] == [2, 2, 1]
 
 
 def test_an_instance_for_any_of_some_claims_holds_the_most_that_one_of_them_wants() -> None:
-    first = alike([claim("a", requests={"cpu": 1, "memory": 9}), claim("b", requests={"cpu": 3, "pods": 2})])
+    first = alike(
+        [
+            with_fields(CLAIM, name="a", requests={"cpu": 1, "memory": 9}),
+            with_fields(CLAIM, name="b", requests={"cpu": 3, "pods": 2}),
+        ]
+    )
     assert (first.name, first.plan.requests) == ("a", {"cpu": 3, "memory": 9, "pods": 2})
 
 
 def test_a_minimum_of_values_keeps_the_launch_list_wide() -> None:
-    assert not has_min_values(claim("a", requirements=(RequirementSpec("x", "Exists"),)))
+    assert not has_min_values(with_fields(CLAIM, name="a", requirements=(RequirementSpec("x", "Exists"),)))
     wide = (RequirementSpec("x", "Exists"), RequirementSpec("y", "Exists", min_values=2))
-    assert has_min_values(claim("a", requirements=wide))
+    assert has_min_values(with_fields(CLAIM, name="a", requirements=wide))
 
 
 def test_an_override_carries_all_that_a_template_is_made_of() -> None:
     efa = "vpc.amazonaws.com/efa"
     known = structs.replace(kind("m.large", 0.2, **{efa: 2}), kubelet_values=(("kubeReserved", "cpu", "100m"),))
-    asked = claim("a", instance_types=("m.large",), requests={"cpu": 1000, "memory": 5000})
+    asked = with_fields(CLAIM, name="a", instance_types=("m.large",), requests={"cpu": 1000, "memory": 5000})
     wanted = structs.replace(asked, plan=structs.replace(asked.plan, requests={**asked.plan.requests, efa: 1}))
     first = fleet_options(wanted, {"m.large": known}, ["a"]).overrides
     expected = FleetOverride(
@@ -208,7 +217,7 @@ def held(name: str, price: float = 0.001, **fields: Any) -> Offering:
 def test_one_reservation_is_launched_into(offers: list[Offering], best: str) -> None:
     plain = kind("m.large", 0.2)
     types = {"m.large": structs.replace(plain, offerings=(*plain.offerings, *offers))}
-    asked = claim("a", instance_types=("m.large",), requests={"cpu": 1000, "memory": 5000})
+    asked = with_fields(CLAIM, name="a", instance_types=("m.large",), requests={"cpu": 1000, "memory": 5000})
     found = fleet_options(asked, types, ["a", "b"])
     assert (found.capacity_type, [item.reservation for item in found.overrides]) == (labels.RESERVED, [best])
     assert fleet_options(asked, types, ["a", "b"], lambda name, *_: name == best).overrides[0].reservation != best
@@ -219,7 +228,7 @@ def test_what_a_launch_asked_for_first_is_asked_for_alone(asked_before: str) -> 
     """A reservation by its id; what is chosen now, where it differs, is left to another launch."""
     plain = kind("m.large", 0.2)
     spot = Offering("a", labels.SPOT, 0.1)
-    asked = claim("a", instance_types=("m.large",), requests={"cpu": 1000, "memory": 5000})
+    asked = with_fields(CLAIM, name="a", instance_types=("m.large",), requests={"cpu": 1000, "memory": 5000})
 
     def found(*offers: Offering) -> FleetOptions:
         types = {"m.large": structs.replace(plain, offerings=(*plain.offerings, *offers))}
@@ -233,14 +242,17 @@ def test_what_a_launch_asked_for_first_is_asked_for_alone(asked_before: str) -> 
 
 def test_what_rests_is_asked_for_no_more() -> None:
     types = {"m.large": kind("m.large", 0.2)}
-    asked = claim("a", instance_types=("m.large",), requests={"cpu": 1000, "memory": 5000})
+    asked = with_fields(CLAIM, name="a", instance_types=("m.large",), requests={"cpu": 1000, "memory": 5000})
     found = fleet_options(asked, types, ["a", "b"], lambda *offering: offering == ("m.large", "a", labels.ON_DEMAND))
     assert [item.zone for item in found.overrides] == ["b"]
     assert asked.state is ClaimState.PLANNED
 
 
 def test_labels_that_were_written_in_another_order_are_the_same() -> None:
-    assert grouped(claim("a", labels={"x": "1", "y": "2"}), claim("b", labels={"y": "2", "x": "1"})) == [["a", "b"]]
+    assert grouped(
+        with_fields(CLAIM, name="a", labels={"x": "1", "y": "2"}),
+        with_fields(CLAIM, name="b", labels={"y": "2", "x": "1"}),
+    ) == [["a", "b"]]
 
 
 @pytest.mark.parametrize(
@@ -255,18 +267,21 @@ def test_labels_that_were_written_in_another_order_are_the_same() -> None:
     ids=["two", "one", "one in any case", "many", "not bounded"],
 )
 def test_no_more_are_launched_together_than_one_offering_may_get(preferred: PreferredSpot, sizes: list[int]) -> None:
-    claims = [claim(f"c{place}", preferred_spot=preferred) for place in range(5)]
+    claims = [with_fields(CLAIM, name=f"c{place}", preferred_spot=preferred) for place in range(5)]
     assert [len(group) for group in launches(claims)] == sizes
 
 
 def test_however_much_one_offering_may_get_a_launch_fits_into_one_write() -> None:
     preferred = PreferredSpot(("m/a",), bounded=("m/a",), most=1000)
-    claims = [claim(f"c{place:03}", preferred_spot=preferred) for place in range(COMMIT_GROUP + 1)]
+    claims = [with_fields(CLAIM, name=f"c{place:03}", preferred_spot=preferred) for place in range(COMMIT_GROUP + 1)]
     assert [len(group) for group in launches(claims)] == [COMMIT_GROUP, 1]
 
 
 def test_a_group_that_was_full_by_size_is_followed_by_others_as_large() -> None:
     """The size of one group does not limit the next groups."""
     pods = tuple(PodReference("d", "x" * 1000, f"{place}") for place in range(COMMIT_BYTES // 3 // 1040))
-    mixed = [claim(f"c{place}", pods=pods) for place in range(4)] + [claim("small"), claim("q", node_pool="q")]
+    mixed = [with_fields(CLAIM, name=f"c{place}", pods=pods) for place in range(4)] + [
+        with_fields(CLAIM, name="small"),
+        with_fields(CLAIM, name="q", node_pool="q"),
+    ]
     assert [[item.name for item in group] for group in launches(mixed)] == [["c0", "c1"], ["c2", "c3", "small"], ["q"]]

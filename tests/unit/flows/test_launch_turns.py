@@ -13,7 +13,7 @@ from shiplap.flows.planning.planned_launches import in_turns
 from shiplap.flows.planning.unproven import UnprovenPodLimit, windows, within_ami_limits, within_limit
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap.scheduling.model.snapshot import ClusterView
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 ZONE = "topology.kubernetes.io/zone"
 ZONES = ("a", "b", "c")

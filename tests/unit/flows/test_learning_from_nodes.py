@@ -13,8 +13,8 @@ from shiplap.instances.capacity.learned_capacity import shortfall
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
+from tests.builders.claims import node_claim
 from tests.integration.flows.stage import Stage
-from tests.node_claims import node_claim
 
 
 def node(

@@ -25,9 +25,9 @@ from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.state import FakeState
-from tests.conformance.test_price_rules import priced
-from tests.kubernetes_objects import typed_pod
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
+from tests.builders.pods import pod
+from tests.conformance.priced_pools import priced
 
 START = int(datetime(2026, 11, 10, 9, tzinfo=UTC).timestamp())
 LATER = START + HOUR_S
@@ -230,7 +230,7 @@ def test_namespaces_have_the_part_that_their_pods_request(
     amounts = {"cpu": allocatable[0], "memory": allocatable[1] * GIB}
     ledgers = _Ledgers(claim(allocatable=amounts, node_name="n"), ledger=posted_until(START))
     bound = [
-        typed_pod(f"p{place}", cpu, memory, namespace=namespace, on=node)
+        pod(f"p{place}", cpu, memory, namespace=namespace, node=node)
         for place, (namespace, cpu, memory, node) in enumerate(pods)
     ]
     kept = ledgers.keep(pods=bound)

@@ -22,7 +22,7 @@ from shiplap.flows.messages import (
 )
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.ports import BusEvent
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 TIME = 1_700_000_000.25
 

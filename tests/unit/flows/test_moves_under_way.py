@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
-from shiplap.flows.planning.moves_under_way import _running_on_waiting_nodes
+from shiplap.flows.planning.moves_under_way import running_on_waiting_nodes
 from shiplap.flows.policies.sleep_inputs import read_sleep
 from shiplap.flows.policies.sleep_round import tell_doubts
 from shiplap.instances.readiness.joins import JoinHistory
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -30,20 +30,16 @@ from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.state import FakeJoins
 from shiplap_lab.policies.sleep_fakes import FakeSleep
-from tests.kubernetes_objects import typed_node, typed_pod
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
+from tests.builders.nodes import node
+from tests.builders.pods import pod
 
 NOW = 1_700_000_000.0
 
 
-def pod(name: str, on: str, uid: str | None = None) -> Pod:
-    made = typed_pod(name, on=on)
-    return replace(made, metadata=replace(made.metadata, uid=f"uid-{name}" if uid is None else uid))
-
-
 def leaving(name: str) -> Node:
-    node = typed_node(name)
-    return replace(node, metadata=replace(node.metadata, deletion_timestamp=rfc3339(NOW)))
+    made = node(name)
+    return replace(made, metadata=replace(made.metadata, deletion_timestamp=rfc3339(NOW)))
 
 
 def claim(node: str, state: ClaimState = ClaimState.DISRUPTING) -> NodeClaim:
@@ -57,7 +53,7 @@ def claim(node: str, state: ClaimState = ClaimState.DISRUPTING) -> NodeClaim:
         ([claim("m"), claim("n")], (), {"uid-a", "uid-b", "uid-c"}),
         ([claim("m", ClaimState.INITIALIZED), claim("n")], (), {"uid-c"}),
         ([claim("m", ClaimState.DRAINING)], (), set()),
-        ([claim("m"), claim("n")], (leaving("m"), typed_node("n")), {"uid-c"}),
+        ([claim("m"), claim("n")], (leaving("m"), node("n")), {"uid-c"}),
         ([claim("gone")], (), set()),
         ([], (), set()),
     ],
@@ -65,9 +61,15 @@ def claim(node: str, state: ClaimState = ClaimState.DISRUPTING) -> NodeClaim:
 def test_pods_of_nodes_whose_command_waits_run(
     claims: list[NodeClaim], nodes: Sequence[Node], expected: set[str]
 ) -> None:
-    pods = (pod("a", "m"), pod("b", "m"), pod("c", "n"), pod("nameless", "m", uid=""), pod("waits", ""))
+    pods = (
+        pod("a", node="m", metadata={}),
+        pod("b", node="m", metadata={}),
+        pod("c", node="n", metadata={}),
+        pod("nameless", node="m", metadata={"uid": ""}),
+        pod("waits", metadata={}),
+    )
     view = ClusterView(nodes=tuple(nodes), pods=pods)
-    assert _running_on_waiting_nodes(Snapshot(cluster="demo", now=NOW, view=view, claims=tuple(claims))) == expected
+    assert running_on_waiting_nodes(Snapshot(cluster="demo", now=NOW, view=view, claims=tuple(claims))) == expected
 
 
 # Sleep

@@ -45,8 +45,8 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import FUTILE_FOR_S, DecisionState, Refusals
 from shiplap.scheduling.model.planned_pods import needs_room_elsewhere
 from shiplap.scheduling.model.snapshot import ClusterView
+from tests.builders.claims import node_claim
 from tests.integration.flows.stage import CLUSTER, Stage
-from tests.node_claims import node_claim
 
 NOW = 1_000_000.0
 

@@ -22,7 +22,7 @@ from shiplap.errors import (
     StoreError,
     StoreThrottled,
 )
-from shiplap.flows.lifecycle.lifecycle import _is_of_a_node_pool
+from shiplap.flows.lifecycle.lifecycle import is_of_a_node_pool
 from shiplap.flows.lifecycle.pod_placement import FIRST_PODS, MOST_WITHDRAWN, WITHDRAWN_S, Steering, withdraw
 from shiplap.flows.lifecycle.registration import (
     initialize,
@@ -40,9 +40,10 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import Instance
 from shiplap.scheduling.model.snapshot import ClusterView
+from tests.builders.claims import node_claim, with_fields
+from tests.builders.nodes import node_object
+from tests.builders.pods import pod
 from tests.integration.flows.stage import Stage
-from tests.kubernetes_objects import node_object, typed_pod
-from tests.node_claims import node_claim
 
 UNREGISTERED = {"key": labels.UNREGISTERED_TAINT, "effect": "NoExecute"}
 
@@ -52,20 +53,17 @@ def stage() -> Stage:
     return Stage()
 
 
-def claim(**fields: Any) -> NodeClaim:
-    known: dict[str, Any] = {
-        "name": "c",
-        "cluster": "demo",
-        "state": ClaimState.REGISTERED,
-        "node_pool": "flex",
-        "node_class": "default",
-        "node_name": "n",
-        "instance_id": "i-1",
-        "instance_type": "m5.large",
-        "zone": "a",
-        "capacity_type": "spot",
-    }
-    return node_claim(**known | fields)
+CLAIM = node_claim(
+    name="c",
+    cluster="demo",
+    state=ClaimState.REGISTERED,
+    node_pool="flex",
+    node_name="n",
+    instance_id="i-1",
+    instance_type="m5.large",
+    zone="a",
+    capacity_type="spot",
+)
 
 
 def put(stage: Stage, *taints: dict[str, str], ready: bool = True, **marks: str) -> Node:
@@ -80,7 +78,7 @@ def taints_of(node: Node) -> list[tuple[str, str]]:
 
 
 def test_a_node_that_is_opened_says_whose_it_is_and_what_was_bought(stage: Stage) -> None:
-    opened = open_to_pods(claim(annotations={"note": "x"}), put(stage, UNREGISTERED), stage.context)
+    opened = open_to_pods(with_fields(CLAIM, annotations={"note": "x"}), put(stage, UNREGISTERED), stage.context)
     assert opened == stage.cluster.node("n")
     assert opened.spec.taints == ()
     assert dict(opened.metadata.labels) == {
@@ -97,11 +95,9 @@ def test_a_node_that_is_opened_says_whose_it_is_and_what_was_bought(stage: Stage
 
 @pytest.mark.parametrize("lacking", ["capacity_type", "instance_type", "zone", "node_class"])
 def test_a_label_without_a_value_is_not_written(stage: Stage, lacking: str) -> None:
-    opened = open_to_pods(claim(**{lacking: ""}), put(stage), stage.context)
+    opened = open_to_pods(with_fields(CLAIM, **{lacking: ""}), put(stage), stage.context)
     assert "" not in opened.metadata.labels.values()
-    assert (
-        len(opened.metadata.labels) == len(open_to_pods(claim(), put_again(stage), stage.context).metadata.labels) - 1
-    )
+    assert len(opened.metadata.labels) == len(open_to_pods(CLAIM, put_again(stage), stage.context).metadata.labels) - 1
 
 
 def put_again(stage: Stage) -> Node:
@@ -110,7 +106,7 @@ def put_again(stage: Stage) -> Node:
 
 
 def test_labels_of_the_claim_win(stage: Stage) -> None:
-    opened = open_to_pods(claim(labels={labels.ZONE: "mine", "team": "x"}), put(stage), stage.context)
+    opened = open_to_pods(with_fields(CLAIM, labels={labels.ZONE: "mine", "team": "x"}), put(stage), stage.context)
     assert (opened.metadata.labels[labels.ZONE], opened.metadata.labels["team"]) == ("mine", "x")
 
 
@@ -133,7 +129,9 @@ def test_a_node_gets_the_taints_that_it_lacks(
     stage: Stage, present: list[dict[str, str]], synced: bool, after: list[tuple[str, str]]
 ) -> None:
     marks = {} if synced else {labels.DO_NOT_SYNC_TAINTS: "true"}
-    item = claim(taints=(Taint("a", "NoSchedule"),), startup_taints=(Taint("s", "NoExecute"), Taint("a", "NoSchedule")))
+    item = with_fields(
+        CLAIM, taints=(Taint("a", "NoSchedule"),), startup_taints=(Taint("s", "NoExecute"), Taint("a", "NoSchedule"))
+    )
     assert taints_of(open_to_pods(item, put(stage, *present, **marks), stage.context)) == after
 
 
@@ -153,13 +151,13 @@ def test_a_node_is_opened_once(
     node = put(stage, *taints, **marks)
     assert is_registered(node) is registered
     stage.faults.clear()
-    assert (open_to_pods(claim(), node, stage.context) is node) is registered
+    assert (open_to_pods(CLAIM, node, stage.context) is node) is registered
     assert ("before cluster.patch_node" in stage.faults.points) is not registered
 
 
 @pytest.mark.parametrize(("uid", "owned"), [("", []), ("u-o", ["mine"])])
 def test_the_node_of_a_users_object_belongs_to_it(stage: Stage, uid: str, owned: list[str]) -> None:
-    item = claim(object_name="mine", object_uid=uid)
+    item = with_fields(CLAIM, object_name="mine", object_uid=uid)
     opened = open_to_pods(item, put(stage, UNREGISTERED), stage.context)
     assert [owner.name for owner in opened.metadata.owner_references] == owned
     assert object_reference(item) == {
@@ -222,11 +220,14 @@ def test_what_a_node_still_lacks(
 ) -> None:
     marks = [{"key": key, "effect": effect} for key, effect in taints]
     node = msgspec.convert(node_object("n", ready=ready, taints=marks), Node)
-    assert not_initialized(claim(startup_taints=(Taint("s", "NoExecute"),), requests=requests), node) == missing
+    assert (
+        not_initialized(with_fields(CLAIM, startup_taints=(Taint("s", "NoExecute"),), requests=requests), node)
+        == missing
+    )
 
 
 def stored(stage: Stage, **fields: Any) -> NodeClaim:
-    stage.state.adopt(claim(cluster=stage.name, changed_at=stage.clock.now() - 40, **fields))
+    stage.state.adopt(with_fields(CLAIM, cluster=stage.name, changed_at=stage.clock.now() - 40, **fields))
     found = stage.state.claim(stage.name, "c")
     assert found is not None
     return found
@@ -276,7 +277,7 @@ def test_an_incomplete_node_is_opened_and_waited_for(stage: Stage) -> None:
 
 
 def test_pods_that_miss_are_told_with_what_is_short(stage: Stage) -> None:
-    publish_missed(claim(pods=(PodReference("d", "p", "u"),)), {"memory": 2**30}, stage.context)
+    publish_missed(with_fields(CLAIM, pods=(PodReference("d", "p", "u"),)), {"memory": 2**30}, stage.context)
     missed, hint = (event.detail for event in stage.bus.events)
     assert missed["short"] == {"memory": "1Gi"}
     assert (hint["id"], hint["reason"], hint["pods"]) == ("demo/c/missed", "NodeClaimMissed", [["d", "p", "u"]])
@@ -297,7 +298,7 @@ def test_only_nodes_that_say_that_they_are_of_a_pool_are_looked_up(
     marks: dict[str, str], taints: list[dict[str, str]], ours: bool
 ) -> None:
     node = msgspec.convert({"metadata": {"name": "n", "labels": marks}, "spec": {"taints": taints}}, Node)
-    assert _is_of_a_node_pool(node) is ours
+    assert is_of_a_node_pool(node) is ours
 
 
 # Nominations
@@ -305,29 +306,28 @@ def test_only_nodes_that_say_that_they_are_of_a_pool_are_looked_up(
 
 def test_in_a_crowd_each_pod_is_nominated_by_its_name_and_uid_in_its_namespace(stage: Stage) -> None:
     told: list[tuple[str, str, str, str]] = []
-    crowd = [typed_pod(f"p{number}", metadata={"uid": f"p{number}"}) for number in range(FIRST_PODS)]
+    crowd = [pod(f"p{number}", metadata={"uid": f"p{number}"}) for number in range(FIRST_PODS)]
     cluster: Any = SimpleNamespace(
         pending_pods=lambda most: crowd[:most],
         nominate=lambda pod, node: told.append((pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, node)),
     )
     pods = (PodReference("web", "a", "u1"), PodReference("batch", "a", "u2"))
     node = msgspec.convert({"metadata": {"name": "n"}}, Node)
-    Steering("nominate", replace(stage.context, cluster=cluster)).nominate(claim(pods=pods), node)
+    Steering("nominate", replace(stage.context, cluster=cluster)).nominate(with_fields(CLAIM, pods=pods), node)
     assert told == [("web", "a", "u1", "n"), ("batch", "a", "u2", "n")]
 
 
 # Nominations that came to nothing
 
 
-def nominated(name: str, node: str = "n", **fields: Any) -> Pod:
-    made = typed_pod(name, **fields)
-    return replace(made, status=replace(made.status, nominated_node_name=node))
+def nominated(name: str, node: str = "n") -> Pod:
+    return pod(name, metadata={"uid": name}, status={"nominatedNodeName": node})
 
 
 def serving(stage: Stage, *pods: str, ago_s: float = WITHDRAWN_S, **fields: Any) -> NodeClaim:
     refs = tuple(PodReference("default", name, name) for name in pods)
     known = {"state": ClaimState.INITIALIZED, "changed_at": stage.clock.now() - ago_s, "pods": refs}
-    return claim(**known | fields)
+    return with_fields(CLAIM, **known | fields)
 
 
 def withdrawn(stage: Stage, claims: list[NodeClaim], *pods: Pod) -> list[str]:
@@ -363,7 +363,7 @@ def test_a_nomination_is_taken_back_when_its_node_has_long_been_complete(
 
 
 def test_while_other_pods_end_on_the_node_kube_scheduler_is_left_to_it(stage: Stage) -> None:
-    ends = typed_pod("ends", on="n")
+    ends = pod("ends", node="n", metadata={"uid": "ends"})
     ends = replace(ends, metadata=replace(ends.metadata, deletion_timestamp=rfc3339(stage.clock.now())))
     view = ClusterView(pods=(nominated("p"), ends))
     assert withdraw([serving(stage, "p")], view, stage.context) == 0

@@ -25,9 +25,9 @@ from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference, PreferredSpot
 from shiplap.ports import DecisionState, FleetOverride, OfferingFailure, UnavailableOffering
 from shiplap.scheduling.model.scheduling_plan import Unschedulable
+from tests.builders.claims import node_claim
 from tests.conformance.catalogues import fake_type
 from tests.integration.flows.stage import Stage
-from tests.node_claims import node_claim
 
 NOW = 1_700_000_000.0
 CLASS = EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec())

@@ -15,7 +15,14 @@ from shiplap.flows.planning.decision_inputs import NodeClassSupply, read_inputs,
 from shiplap.flows.planning.decision_snapshots import priced_snapshot
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.planning.planned_launches import FleetOptions
-from shiplap.flows.schedule.launch import LEASE_S, LaunchOutcome, _cheapest, _with_leases, _within_reservation, launch
+from shiplap.flows.schedule.launch import (
+    LEASE_S,
+    LaunchOutcome,
+    cheapest_types,
+    launch,
+    with_leases,
+    within_reservation,
+)
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup
 from shiplap.instances.catalog.type_catalog import InstanceType, Observation, Offering
 from shiplap.instances.offerings.remedies import with_remedy
@@ -26,16 +33,17 @@ from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest, FleetResult, OfferingFailure, UnavailableOffering
 from shiplap_lab.fakes.faults import Crash
-from tests.integration.flows.stage import CLUSTER, NODE_CLASS, ZONES, Stage, pool
-from tests.node_claims import node_claim
-from tests.unit.flows.test_fleet import kind
+from tests.builders.claims import node_claim
+from tests.builders.pools import family_pool
+from tests.integration.flows.stage import CLUSTER, NODE_CLASS, ZONES, Stage
+from tests.unit.flows.sold_types import kind
 
 OWNER = "somebody"
 
 
 def planned(pods: int = 1) -> Stage:
     """A stage with as many claims that are planned, and whose function died before it launched them."""
-    stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
+    stage = Stage((family_pool("any", ("m6i",), sizes=("large",)),))
     stage.add_pods(pods, cpu="1200m", memory="2Gi")
     stage.faults.on("after", "state.commit", Crash())
     assert stage.dies(stage.schedule)
@@ -290,7 +298,7 @@ def test_no_more_is_launched_into_a_reservation_than_it_has_left(name: str, gran
         for item, left in (("cr-1", 9), ("cr-2", 1))
     )
     resolved = replace(supply.resolved, capacity_reservations=held)
-    kept, outcome = _within_reservation(stage.claims(), reserved(name), resolved, {}, stage.context)
+    kept, outcome = within_reservation(stage.claims(), reserved(name), resolved, {}, stage.context)
     assert (len(kept), len(outcome.failed)) == (granted, 3 - granted)
     assert {claim.failure for claim in outcome.failed} <= {f"capacity reservation {name} is used up"}
 
@@ -311,15 +319,15 @@ def explorer(types: dict[str, InstanceType], *rules: RequirementSpec) -> NodeCla
 
 def test_the_cheapest_estimates_are_explored_or_all_of_them_where_the_choice_must_be_kept() -> None:
     types, stage = estimates(17), Stage()
-    assert list(_with_leases(explorer(types), types, stage.context)) == list(types)[:15]
+    assert list(with_leases(explorer(types), types, stage.context)) == list(types)[:15]
     wide = RequirementSpec("karpenter.k8s.aws/instance-family", "Exists", (), 17)
-    assert list(_with_leases(explorer(types, wide), types, Stage().context)) == list(types)
+    assert list(with_leases(explorer(types, wide), types, Stage().context)) == list(types)
 
 
 def test_a_type_is_as_cheap_as_its_cheapest_offering_that_can_be_had() -> None:
     spread = replace(kind("a", 1.0), offerings=(Offering("a", "spot", 0.1), Offering("b", "on-demand", 9.0)))
     gone = replace(kind("b", 1.0), offerings=(Offering("a", "spot", 0.0, available=False), Offering("b", "spot", 0.3)))
-    assert [item.name for item in _cheapest([gone, kind("c", 0.2), spread], 3)] == ["a", "c", "b"]
+    assert [item.name for item in cheapest_types([gone, kind("c", 0.2), spread], 3)] == ["a", "c", "b"]
 
 
 def test_the_lease_of_a_type_that_was_measured_meanwhile_is_given_back() -> None:
@@ -328,7 +336,7 @@ def test_the_lease_of_a_type_that_was_measured_meanwhile_is_given_back() -> None
     had = {"memory": 8000}
     seen = Observation(first.ami, first.name, first.kubelet_hash, had, had, stage.clock.now(), "another", "n")
     stage.capacity.observe(seen)
-    assert list(_with_leases(explorer(types), types, stage.context)) == ["m01.large"]
+    assert list(with_leases(explorer(types), types, stage.context)) == ["m01.large"]
     (lease,) = stage.capacity.pilots(["ami-1"], stage.clock.now())
     assert "m01.large" in lease
 

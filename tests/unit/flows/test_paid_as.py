@@ -15,10 +15,11 @@ from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
+from tests.builders.claims import node_claim
+from tests.builders.nodes import node_object
+from tests.builders.pools import family_pool
 from tests.conformance.catalogues import fake_type
-from tests.integration.flows.stage import Stage, pool
-from tests.kubernetes_objects import node_object
-from tests.node_claims import node_claim
+from tests.integration.flows.stage import Stage
 
 IN_USE = (ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING)
 M5 = replace(
@@ -32,7 +33,7 @@ M5 = replace(
 
 @pytest.fixture
 def stage() -> Stage:
-    return Stage((pool("web", ("m5",), capacity_types=("reserved", "on-demand")),))
+    return Stage((family_pool("web", ("m5",), capacity_types=("reserved", "on-demand")),))
 
 
 def put(stage: Stage, name: str = "c", state: ClaimState = ClaimState.INITIALIZED, **fields: Any) -> NodeClaim:

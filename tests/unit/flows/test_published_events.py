@@ -8,7 +8,7 @@ from shiplap.flows import claim_events
 from shiplap.flows.messages import MOST_PODS
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.ports import BusEvent
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 NOW = 1_700_000_000.25
 PODS = tuple(PodReference("web", f"p{number:03}", f"uid-{number:03}") for number in range(MOST_PODS + 1))

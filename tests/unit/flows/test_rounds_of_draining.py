@@ -15,12 +15,12 @@ from shiplap.flows.disrupt.second_look import objections, still_valid
 from shiplap.flows.lifecycle.drain import (
     HEAD_START_S,
     Drains,
-    _delete,
-    _evict,
-    _set_timer,
     cordon,
+    delete_leaving_pod,
     drain,
+    evict_pod,
     release_from_balancers,
+    set_drain_timer,
     uncordon,
 )
 from shiplap.flows.policies.active import ActivePolicies
@@ -32,10 +32,11 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.policies.sleep.sleep_state import NAMESPACE, NODE_POOL, SleepingScope, SleepState
 from shiplap.ports import Instance
 from shiplap.scheduling.model.snapshot import ClusterView
+from tests.builders.claims import node_claim
+from tests.builders.nodes import node_object
+from tests.builders.pods import pod, pod_object
+from tests.builders.pools import family_pool
 from tests.integration.flows.stage import Stage
-from tests.integration.flows.stage import pool as pool_of_types
-from tests.kubernetes_objects import node_object, pod_object, typed_pod
-from tests.node_claims import node_claim
 
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 
@@ -74,7 +75,7 @@ def on_node(stage: Stage, *, ready: bool = True, closed: bool = True) -> Node:
 
 
 def add_pod(stage: Stage, name: str = "web", **spec: Any) -> None:
-    stage.server.create("pods", pod_object(name, on="n", **spec))
+    stage.server.create("pods", pod_object(name, node="n", **spec))
 
 
 def one_round(stage: Stage, claim: NodeClaim, node: Node | None, *, again: bool = True) -> NodeClaim | None:
@@ -174,7 +175,7 @@ def test_an_evicted_pod_gets_what_time_its_node_has_left(stage: Stage, left_s: f
     cluster: Any = SimpleNamespace(evict=lambda _, shortened: told.append(shortened))
     now = stage.clock.now()
     claim = node_claim(name="c", deadline_at=now + left_s)
-    _evict(pod(stage, grace_s=60), claim, now, replace(stage.context, cluster=cluster))
+    evict_pod(pod(spec={"terminationGracePeriodSeconds": 60}), claim, now, replace(stage.context, cluster=cluster))
     assert told == [given_s]
 
 
@@ -186,7 +187,9 @@ def test_a_pod_that_outlives_its_node_is_deleted_within_the_time_that_is_left(
     cluster: Any = SimpleNamespace(delete_pod=lambda _, seconds: told.append(seconds))
     now = stage.clock.now()
     claim = node_claim(name="c", deadline_at=now + left_s)
-    _delete(pod(stage, grace_s=60), claim, now, replace(stage.context, cluster=cluster))
+    delete_leaving_pod(
+        pod(spec={"terminationGracePeriodSeconds": 60}), claim, now, replace(stage.context, cluster=cluster)
+    )
     assert told == [given_s]
 
 
@@ -200,30 +203,30 @@ def test_an_eviction_that_is_taken_is_counted(stage: Stage) -> None:
 
 def delays(stage: Stage, claim: NodeClaim, *pods: Pod, soon: bool = False) -> list[int]:
     stage.timers.reminders.clear()
-    _set_timer(claim, pods, Drains(stage.settings, stage.context), stage.context, soon=soon)
+    set_drain_timer(claim, pods, Drains(stage.settings, stage.context), stage.context, soon=soon)
     assert all((item.claim, item.step) == ("c", "drain") for item in stage.timers.reminders)
     return [item.delay_s for item in stage.timers.reminders]
 
 
-def pod(stage: Stage, *, grace_s: int = 0, protected_s: float | None = None, ending: bool = False) -> Pod:
-    made = typed_pod("p", terminationGracePeriodSeconds=grace_s)
-    metadata, status = made.metadata, made.status
-    if protected_s is not None:
-        metadata = replace(metadata, annotations={labels.DO_NOT_DISRUPT: f"{protected_s + 100:.0f}s"})
-        status = replace(status, start_time=rfc3339(stage.clock.now() - 100))
-    if ending:
-        metadata = replace(metadata, deletion_timestamp=rfc3339(stage.clock.now()))
-    return replace(made, metadata=metadata, status=status)
+WITHOUT_GRACE = {"terminationGracePeriodSeconds": 0}
+
+
+def going(stage: Stage, *, protected_s: float | None = None, ending: bool = True) -> Pod:
+    """A pod that ends, or one that may not be disrupted for a while."""
+    now = stage.clock.now()
+    kept = {} if protected_s is None else {labels.DO_NOT_DISRUPT: f"{protected_s + 100:.0f}s"}
+    metadata = {"deletionTimestamp": rfc3339(now)} if ending else {}
+    return pod(annotations=kept, started_at=now - 100, metadata=metadata, spec=WITHOUT_GRACE)
 
 
 def test_without_haste_the_sweep_sends_the_next_round(stage: Stage) -> None:
-    assert delays(stage, leaving(stage), pod(stage)) == []
+    assert delays(stage, leaving(stage), pod(spec=WITHOUT_GRACE)) == []
     assert delays(stage, leaving(stage)) == []
 
 
 @pytest.mark.parametrize(("ago_s", "expected"), [(HEAD_START_S - 0.5, [10]), (HEAD_START_S, [])])
 def test_the_round_after_the_head_start_comes_by_itself(stage: Stage, ago_s: float, expected: list[int]) -> None:
-    assert delays(stage, leaving(stage, ago_s=ago_s), pod(stage)) == expected
+    assert delays(stage, leaving(stage, ago_s=ago_s), pod(spec=WITHOUT_GRACE)) == expected
 
 
 @pytest.mark.parametrize(("ago_s", "quick"), [(HEAD_START_S, True), (179.0, True), (180.0, False)])
@@ -231,7 +234,7 @@ def test_a_node_that_sleeps_has_rounds_of_its_own_for_three_minutes(stage: Stage
     """Others wait for its part of a disruption budget."""
     usual = int(Drains(stage.settings, stage.context).round_s)
     claim = replace(leaving(stage, ago_s=ago_s), failure=Reason.ASLEEP)
-    assert delays(stage, claim, pod(stage, ending=True)) == ([usual] if quick else [])
+    assert delays(stage, claim, going(stage)) == ([usual] if quick else [])
 
 
 def asleep_by(stage: Stage, state: SleepState) -> ActivePolicies:
@@ -242,7 +245,7 @@ def asleep_by(stage: Stage, state: SleepState) -> ActivePolicies:
 
 
 def test_a_pod_of_a_daemon_set_wakes_no_node_though_another_pool_would_take_it() -> None:
-    stage = Stage((pool_of_types("sleeps", ("c7i-flex",)), pool_of_types("awake", ("c7i-flex",))))
+    stage = Stage((family_pool("sleeps", ("c7i-flex",)), family_pool("awake", ("c7i-flex",))))
     owner = [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
     daemon = pod_object("d", nodeName="n")
     stage.server.create("pods", {**daemon, "metadata": {**daemon["metadata"], "ownerReferences": owner}})
@@ -255,7 +258,7 @@ def test_a_pod_of_a_daemon_set_wakes_no_node_though_another_pool_would_take_it()
 
 
 def test_a_node_that_pods_have_left_goes_on_leaving_as_long_as_anything_sleeps() -> None:
-    stage = Stage((pool_of_types("dev", ("c7i-flex",)),))
+    stage = Stage((family_pool("dev", ("c7i-flex",)),))
     drains, now = Drains(stage.settings, stage.context), int(stage.clock.now())
     elsewhere = SleepingScope(NAMESPACE, "night", now - 60, now + 7200, now + 7000)
     claim = replace(leaving(stage), failure=Reason.ASLEEP)
@@ -324,7 +327,7 @@ def test_what_is_missing_of_a_closed_node_is_made_good(
 def test_what_was_just_closed_is_looked_at_again_soon_if_it_is_empty(stage: Stage) -> None:
     claim = leaving(stage)
     assert delays(stage, claim, soon=True) == [int(Drains(stage.settings, stage.context).round_s)]
-    assert delays(stage, claim, pod(stage), soon=True) == []
+    assert delays(stage, claim, pod(spec=WITHOUT_GRACE), soon=True) == []
 
 
 @pytest.mark.parametrize(
@@ -342,15 +345,15 @@ def test_what_was_just_closed_is_looked_at_again_soon_if_it_is_empty(stage: Stag
 def test_a_round_comes_when_the_protection_of_a_pod_that_stays_ends(
     stage: Stage, protected_s: float, ending: bool, expected: list[int]
 ) -> None:
-    assert delays(stage, leaving(stage), pod(stage, protected_s=protected_s, ending=ending)) == expected
+    assert delays(stage, leaving(stage), going(stage, protected_s=protected_s, ending=ending)) == expected
 
 
 def test_a_round_comes_when_a_pod_can_wait_no_longer(stage: Stage) -> None:
     """Its grace period, and ten seconds for its node, before the deadline."""
     claim = leaving(stage, in_s=600.0)
-    (delay,) = delays(stage, claim, pod(stage, grace_s=560))
+    (delay,) = delays(stage, claim, pod(spec={"terminationGracePeriodSeconds": 560}))
     assert delay == 600 - 560 - 10
-    assert delays(stage, claim, pod(stage, grace_s=300)) == []
+    assert delays(stage, claim, pod(spec={"terminationGracePeriodSeconds": 300})) == []
 
 
 @pytest.mark.parametrize(("in_s", "expected"), [(3.2, [4]), (100.0, None), (180.0, []), (100_000.0, [])])
@@ -404,9 +407,9 @@ def proposal(reason: Reason, *nodes: str) -> DisruptionProposal:
 def test_nodes_on_which_pods_came_meanwhile_stay_and_of_empty_ones_the_others_go(
     stage: Stage, reason: Reason, nodes: tuple[str, ...], kept: list[tuple[str, ...]]
 ) -> None:
-    stage.server.create("pods", pod_object("old", on="n", metadata={"uid": "old"}))
+    stage.server.create("pods", pod_object("old", node="n", metadata={"uid": "old"}))
     seen = stage.cluster.view().pods
-    stage.server.create("pods", pod_object("late", on="busy", metadata={"uid": "late"}))
+    stage.server.create("pods", pod_object("late", node="busy", metadata={"uid": "late"}))
     found = still_valid(stage.name, [proposal(reason, *nodes), proposal(reason, "n")], seen, stage.context)
     assert [item.nodes for item in found] == [*kept, ("n",)]
     assert stage.meter.counts.get("ProposalsOutdated") == (1.0 if "busy" in nodes else None)
@@ -416,7 +419,7 @@ def test_nodes_on_which_pods_came_meanwhile_stay_and_of_empty_ones_the_others_go
     "change", [{"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}, {"spec": {"priority": 7}}]
 )
 def test_a_pod_that_was_changed_meanwhile_is_looked_at_anew(stage: Stage, change: dict[str, Any]) -> None:
-    stage.server.create("pods", pod_object("old", on="n", metadata={"uid": "old"}))
+    stage.server.create("pods", pod_object("old", node="n", metadata={"uid": "old"}))
     seen = stage.cluster.view().pods
     stage.server.patch("pods", "old", change)
     assert still_valid(stage.name, [proposal(Reason.UNDERUTILIZED, "n")], seen, stage.context) == ()
@@ -445,7 +448,7 @@ def test_a_pod_that_must_not_be_disrupted_spares_its_node_unless_that_has_a_dead
     stage: Stage, reason: Reason, grace: str, expires: bool, spared: bool
 ) -> None:
     node = on_node(stage)
-    stage.server.create("pods", pod_object("p", on="n", metadata={"uid": "p", **PROTECTED["metadata"]}))
+    stage.server.create("pods", pod_object("p", node="n", metadata={"uid": "p", **PROTECTED["metadata"]}))
     disruption = replace(stage.settings.disruption, expire_protected=expires)
     settings = replace(stage.settings, disruption=disruption)
     going = [
@@ -466,7 +469,7 @@ def test_pods_are_measured_by_cluster_and_pool(stage: Stage) -> None:
     stage.server.create("nodes", node_object("foreign"))
     add_pod(stage, "a")
     add_pod(stage, "b")
-    stage.server.create("pods", pod_object("c", on="foreign"))
+    stage.server.create("pods", pod_object("c", node="foreign"))
     stage.add_pods(3)
     view: ClusterView = replace(stage.cluster.view(), unreadable=("pods x: broken",))
     cluster_metrics.measure_pods("demo", view, stage.clock.now(), stage.meter)

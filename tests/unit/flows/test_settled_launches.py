@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.flows.assign_instances import Attempt, _launch_changes, _price, offering_of, release_leases
-from shiplap.flows.learn import _observation, has_reported, instance_of, learn_from_joined
+from shiplap.flows.assign_instances import Attempt, launch_changes, offering_of, price_of_instance, release_leases
+from shiplap.flows.learn import has_reported, instance_of, learn_from_joined, observation_of
 from shiplap.flows.lifecycle.adoption import claim_of
 from shiplap.flows.planning.decision_snapshots import exploring
 from shiplap.instances.catalog.type_catalog import Offering
@@ -18,10 +18,10 @@ from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, LaunchRequest, NodeClaim, PodReference
 from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings
+from tests.builders.claims import node_claim
+from tests.builders.pools import pool
 from tests.conformance.catalogues import fake_type
-from tests.conformance.given import pool
 from tests.integration.flows.stage import Stage
-from tests.node_claims import node_claim
 
 NOW = 1_700_000_000.0
 TYPE = msgspec.structs.replace(
@@ -75,13 +75,13 @@ CLAIM = node_claim(name="c", labels={"mine": "x"}, hourly=0.7)
 def test_an_instance_costs_what_its_offering_does_else_the_dearest_elsewhere_else_what_was_planned(
     seen: dict[str, str], price: float
 ) -> None:
-    assert _price(CLAIM, instance(**seen), TYPE) == price
-    assert _launch_changes(CLAIM, instance(**seen), TYPE)["hourly"] == price
-    assert _price(CLAIM, instance(**seen), None) == 0.7
+    assert price_of_instance(CLAIM, instance(**seen), TYPE) == price
+    assert launch_changes(CLAIM, instance(**seen), TYPE)["hourly"] == price
+    assert price_of_instance(CLAIM, instance(**seen), None) == 0.7
 
 
 def test_all_of_an_instance_is_written_to_its_claim() -> None:
-    found = _launch_changes(CLAIM, instance(), None)
+    found = launch_changes(CLAIM, instance(), None)
     assert found["instance"] == LaunchedInstance(
         id="i-1",
         type="m5.large",
@@ -95,9 +95,9 @@ def test_all_of_an_instance_is_written_to_its_claim() -> None:
 
 
 def test_what_is_known_of_the_type_completes_it() -> None:
-    found = _launch_changes(CLAIM, instance(ami=""), TYPE)
+    found = launch_changes(CLAIM, instance(ami=""), TYPE)
     assert (found["instance"].ami, found["instance"].kubelet_hash) == ("ami-type", "hash")
-    assert _launch_changes(CLAIM, instance(), TYPE)["instance"].ami == "ami-1"
+    assert launch_changes(CLAIM, instance(), TYPE)["instance"].ami == "ami-1"
     marks = found["plan"].labels
     assert marks["mine"] == "x"
     assert marks[labels.INSTANCE_TYPE] == "m5.large"
@@ -107,7 +107,7 @@ def test_what_is_known_of_the_type_completes_it() -> None:
 
 def test_a_node_in_a_reservation_is_labelled_for_it_whatever_was_planned() -> None:
     planned = node_claim(name="c", labels={labels.RESERVATION_ID: "cr-1", labels.ZONE: "elsewhere"})
-    found = _launch_changes(planned, instance(capacity_type="reserved", reservation="cr-2"), TYPE)
+    found = launch_changes(planned, instance(capacity_type="reserved", reservation="cr-2"), TYPE)
     marks = found["plan"].labels
     assert (marks[labels.RESERVATION_ID], marks[labels.RESERVATION_TYPE]) == ("cr-2", "capacity-block")
     assert marks[labels.ZONE] == "elsewhere", "what was planned stays, but for the reservation"
@@ -172,7 +172,7 @@ def test_a_node_teaches_what_it_has_and_what_was_expected() -> None:
     claim = node_claim(
         cluster="demo", ami="ami-1", instance_type="a", kubelet_hash="h", allocatable={"memory": 5}, name="c"
     )
-    found = _observation(claim, joined("n", "1Ki"), NOW)
+    found = observation_of(claim, joined("n", "1Ki"), NOW)
     assert (found.ami, found.instance_type, found.kubelet_hash, found.cluster, found.node) == (
         "ami-1",
         "a",

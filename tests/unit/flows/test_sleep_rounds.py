@@ -22,7 +22,7 @@ from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.policies.sleep_fakes import FakeSleep
-from tests.kubernetes_objects import typed_node
+from tests.builders.nodes import node
 
 OPENS = int(datetime(2026, 1, 5, 19, tzinfo=UTC).timestamp())
 ENDS = OPENS + 12 * 3600
@@ -174,7 +174,7 @@ def test_doubts_are_counted_even_where_nothing_sleeps(doubts: tuple[str, ...], c
 REHEARSING = msgspec.structs.replace(
     ASLEEP, scopes=tuple(msgspec.structs.replace(scope, rehearsal=True) for scope in ASLEEP.scopes)
 )
-NODES = tuple(typed_node(name) for name in "abc")
+NODES = tuple(node(name) for name in "abc")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_each_node_is_told_of_once(
 
 def test_what_has_been_told_before_the_cluster_failed_is_remembered() -> None:
     night, decision = _Night(), Decision(rehearsed=("a", "b", "c", "d"))
-    nodes = (*NODES, typed_node("d"))
+    nodes = (*NODES, node("d"))
     night.faults.on("before", "cluster.publish", ClusterUnreachable("not now"), nth=2)
     told = night.round.tell(decision, REHEARSING, nodes, ("a", "z"))
     assert (told, night.cluster.told) == (("a", "b"), ["b"])
@@ -211,7 +211,7 @@ def test_what_has_been_told_before_the_cluster_failed_is_remembered() -> None:
 
 def test_a_round_tells_of_so_many_and_the_next_one_of_the_rest() -> None:
     night, names = _Night(), tuple(f"n{number:03}" for number in range(MOST_TOLD + 2))
-    nodes, decision = tuple(typed_node(name) for name in names), Decision(rehearsed=names)
+    nodes, decision = tuple(node(name) for name in names), Decision(rehearsed=names)
     told = night.round.tell(decision, REHEARSING, nodes, ())
     assert told == names[:MOST_TOLD]
     assert night.round.tell(decision, REHEARSING, nodes, told) == names
@@ -222,8 +222,8 @@ def test_an_event_says_until_when_at_the_latest() -> None:
     night = _Night()
     longer = SleepingScope(NODE_POOL, "other", OPENS, ENDS + 3600, ENDS, rehearsal=True)
     state = msgspec.structs.replace(REHEARSING, scopes=(longer, *REHEARSING.scopes))
-    node = typed_node("a", metadata={"uid": "u-1"})
-    night.round.tell(Decision(rehearsed=("a",)), state, (node,), ())
+    made = node("a", metadata={"uid": "u-1"})
+    night.round.tell(Decision(rehearsed=("a",)), state, (made,), ())
     (event,) = night.cluster.events
     assert (event.involved_object.api_version, event.type) == ("v1", "Normal")
     assert event.source.component == event.reporting_component == "shiplap"

@@ -17,8 +17,8 @@ from shiplap.instances.catalog.type_catalog import pilot_key
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import PILOT_LEASE_S, Instance
+from tests.builders.claims import node_claim
 from tests.integration.flows.stage import ZONES, Stage
-from tests.node_claims import node_claim
 
 
 @pytest.fixture

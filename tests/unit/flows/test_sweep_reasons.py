@@ -15,21 +15,21 @@ from shiplap.flows.schedule.entry import SweepTimes
 from shiplap.flows.sweep.repair import (
     IMPAIRED_S,
     SickNode,
-    _room,
     bad_condition,
     choose_repairs,
     repair_budgets,
+    room_for_repairs,
     sick_among,
 )
-from shiplap.flows.sweep.sweep import MOST_REMINDERS, _is_silent, _reason, _without_instance, in_turn
+from shiplap.flows.sweep.sweep import MOST_REMINDERS, in_turn, is_silent, reason_to_visit, without_instance
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta
 from shiplap.kubernetes.taints import DISRUPTED
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import InstanceProblem
-from tests.conformance.disruptions import pool
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim, with_fields
+from tests.builders.pools import pool
 
 NOW = 1_700_000_000.0
 STATES = ClaimState
@@ -48,14 +48,12 @@ def node(
     )
 
 
-def claim(state: ClaimState, **fields: Any) -> NodeClaim:
-    known = {"name": "c", "state": state, "instance_id": "i-n", "changed_at": NOW, "created_at": NOW - 900}
-    return node_claim(**known | fields)
+CLAIM = node_claim(name="c", instance_id="i-n", changed_at=NOW, created_at=NOW - 900)
 
 
 def why(item: NodeClaim, there: Node | None = None, *, alive: bool = True) -> str:
     joined: Mapping[str, Node] = {} if there is None else {"i-n": there}
-    return _reason(item, joined, {"i-n"} if alive else set(), NOW)
+    return reason_to_visit(item, joined, {"i-n"} if alive else set(), NOW)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +81,11 @@ def why(item: NodeClaim, there: Node | None = None, *, alive: bool = True) -> st
     ],
 )
 def test_why_a_claim_is_looked_at(state: ClaimState, there: bool, fields: dict[str, Any], reason: str) -> None:
-    assert why(claim(state, **fields), node() if there else None) == reason
+    assert why(with_fields(CLAIM, state=state, **fields), node() if there else None) == reason
 
 
 def test_a_node_that_is_closed_already_is_not_cordoned_again() -> None:
-    assert why(claim(STATES.INITIALIZED, cordoned="x"), node(closed=True)) == ""
+    assert why(with_fields(CLAIM, state=STATES.INITIALIZED, cordoned="x"), node(closed=True)) == ""
 
 
 @pytest.mark.parametrize(
@@ -97,7 +95,9 @@ def test_a_node_that_is_closed_already_is_not_cordoned_again() -> None:
 def test_an_instance_that_is_not_described_has_vanished_after_a_while(state: ClaimState, vanishes: bool) -> None:
     there = None if state is STATES.LAUNCHED else node()
     for ago_s, late in ((GRACE_S, False), (GRACE_S + 1, True)):
-        known = claim(state, changed_at=NOW - ago_s, deadline_at=NOW + 1 if state is STATES.LAUNCHED else 0.0)
+        known = with_fields(
+            CLAIM, state=state, changed_at=NOW - ago_s, deadline_at=NOW + 1 if state is STATES.LAUNCHED else 0.0
+        )
         assert why(known, there, alive=False) == ("vanished" if late and vanishes else "")
 
 
@@ -113,7 +113,7 @@ def test_an_instance_that_is_not_described_has_vanished_after_a_while(state: Cla
     ],
 )
 def test_a_node_is_silent_when_its_kubelet_has_not_been_heard_of_for_a_while(there: Node, silent: bool) -> None:
-    assert _is_silent(there, NOW) is silent
+    assert is_silent(there, NOW) is silent
 
 
 def test_silent_nodes_without_an_instance_are_told_by_their_claims() -> None:
@@ -124,7 +124,7 @@ def test_silent_nodes_without_an_instance_are_told_by_their_claims() -> None:
         "i-c": node("c", **gone),
         "i-d": node("d", **{labels.NODE_CLAIM: "cd"}),
     }
-    assert _without_instance(nodes, {"i-b"}, NOW) == {"ca"}
+    assert without_instance(nodes, {"i-b"}, NOW) == {"ca"}
 
 
 def test_more_than_a_sweep_can_do_takes_turns_by_the_minute() -> None:
@@ -160,12 +160,12 @@ def problem(kind: str = "instance", ago_s: float = IMPAIRED_S, instance: str = "
 def test_nodes_in_service_and_those_that_leave_at_leisure_may_be_sick(
     state: ClaimState, deadline_at: float, found: bool
 ) -> None:
-    sick = sick_among([claim(state, deadline_at=deadline_at)], {}, [problem()], NOW)
+    sick = sick_among([with_fields(CLAIM, state=state, deadline_at=deadline_at)], {}, [problem()], NOW)
     assert bool(sick) is found
 
 
 def test_an_instance_is_sick_when_its_check_has_failed_long_enough_and_says_which() -> None:
-    known = claim(STATES.INITIALIZED)
+    known = with_fields(CLAIM, state=STATES.INITIALIZED)
     (sick,) = sick_among([known], {}, [problem("system", 300), problem("instance", 240)], NOW)
     assert sick == SickNode(known, NoticeKind.IMPAIRED, "its system status check has failed for 300 s")
     assert sick_among([known], {}, [problem(ago_s=IMPAIRED_S - 1), problem("event", 9000)], NOW) == []
@@ -174,7 +174,7 @@ def test_an_instance_is_sick_when_its_check_has_failed_long_enough_and_says_whic
 
 def test_sick_nodes_come_by_name_each_once() -> None:
     bad = node(ready="Unknown", since=NOW - 1800)
-    claims = [claim(STATES.INITIALIZED, name=name) for name in ("b", "a", "c")]
+    claims = [with_fields(CLAIM, state=STATES.INITIALIZED, name=name) for name in ("b", "a", "c")]
     found = sick_among(claims, {"i-n": bad}, [], NOW)
     assert [(item.claim.name, item.kind) for item in found] == [(name, NoticeKind.UNHEALTHY) for name in "abc"]
     assert found[0].reason == "its condition Ready has been Unknown for 1800 s"
@@ -183,7 +183,7 @@ def test_sick_nodes_come_by_name_each_once() -> None:
 
 
 def in_pool(name: str, state: ClaimState = STATES.INITIALIZED, **fields: Any) -> NodeClaim:
-    return claim(state, name=name, node_pool="default", **fields)
+    return with_fields(CLAIM, state=state, name=name, node_pool="default", **fields)
 
 
 def test_a_node_that_drains_for_another_reason_is_one_of_the_pool_and_not_sick() -> None:
@@ -214,7 +214,10 @@ def test_a_condition_that_is_good_or_not_known_hides_no_bad_one() -> None:
 
 
 def test_claims_that_nothing_can_repair_hide_no_sick_one() -> None:
-    claims = [claim(STATES.LAUNCHED, name="a"), claim(STATES.INITIALIZED, name="b")]
+    claims = [
+        with_fields(CLAIM, state=STATES.LAUNCHED, name="a"),
+        with_fields(CLAIM, state=STATES.INITIALIZED, name="b"),
+    ]
     assert [item.claim.name for item in sick_among(claims, {}, [problem()], NOW)] == ["b"]
 
 
@@ -240,8 +243,8 @@ def test_budgets_of_repair_are_shares_of_the_nodes_in_service(state: ClaimState,
 def test_a_scheduled_change_waits_for_the_room_that_budgets_leave(states: list[ClaimState], room: int) -> None:
     wanted = pool("default", budgets=[{"nodes": "50%"}])
     claims = [in_pool(f"c{place}", state) for place, state in enumerate(states)]
-    others = [claim(STATES.DRAINING, name=f"o{place}", node_pool="other") for place in range(9)]
-    assert _room(wanted, [*claims, *others], NOW) == room
+    others = [with_fields(CLAIM, state=STATES.DRAINING, name=f"o{place}", node_pool="other") for place in range(9)]
+    assert room_for_repairs(wanted, [*claims, *others], NOW) == room
 
 
 def test_a_cluster_is_swept_at_least_every_five_minutes_by_each_process() -> None:

@@ -15,24 +15,16 @@ from shiplap.flows.planning.unproven import (
     windows,
     within_limit,
 )
-from shiplap.kubernetes.objects import ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus
+from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView
+from tests.builders.claims import node_claim
 from tests.integration.flows.stage import Stage
-from tests.node_claims import node_claim
+from tests.unit.flows.kinds_of_pods import pod
 
 NOW = 1_000_000.0
 NOTHING = DecisionState(0)
-
-
-def pod(name: str, kind: str = "a", *, node: str = "", phase: str = "Running", owner: str = "ReplicaSet") -> Pod:
-    owners = (OwnerReference(kind=owner, name="owner", controller=True),)
-    return Pod(
-        metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", owner_references=owners),
-        spec=PodSpec(node_name=node, node_selector={"kind": kind}),
-        status=PodStatus(phase=phase),
-    )
 
 
 def claim(name: str, *kinds: str, state: ClaimState = ClaimState.INITIALIZED, **fields: object) -> NodeClaim:

@@ -9,7 +9,7 @@ import pytest
 
 from shiplap.flows.planning.unproven import are_amis_full, within_ami_limits
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 SOLD: dict[str, Any] = {name: SimpleNamespace(name=name, ami=f"ami-{name}") for name in ("new", "old")}
 

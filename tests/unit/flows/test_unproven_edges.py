@@ -14,8 +14,8 @@ from shiplap.flows.planning.unproven import (
     RENEW_S,
     SHRINKS,
     UnprovenPodLimit,
-    _counts,
     are_amis_full,
+    counts_as_unproven,
     has_room_for,
     limits_of_amis,
     mark_unproven,
@@ -33,10 +33,9 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim, PodReference
 from shiplap.ports import FUTILE_FOR_S, DecisionState, Refusals
 from shiplap.scheduling.model.snapshot import ClusterView
+from tests.builders.claims import node_claim, with_fields
 from tests.integration.flows.stage import Stage
-from tests.kubernetes_objects import typed_pod
-from tests.node_claims import node_claim
-from tests.unit.flows.test_unproven import pod
+from tests.unit.flows.kinds_of_pods import pod
 
 NOW = 1_000_000.0
 FULL = (NOW - 1.0,) * 60
@@ -169,8 +168,8 @@ def wants(name: str, *kinds: str, pods: tuple[PodReference, ...] = ()) -> NodeCl
 
 def test_of_kinds_with_as_many_nodes_the_one_whose_pods_wait_longest_is_first() -> None:
     def waiting(name: str, created: str) -> Any:
-        made = typed_pod(name)
-        return replace(made, metadata=replace(made.metadata, creation_timestamp=created))
+        made = pod(name, name)
+        return replace(made, metadata=replace(made.metadata, uid=name, creation_timestamp=created))
 
     view = ClusterView(pods=(waiting("new", "2026-01-02T00:00:00Z"), waiting("old", "2026-01-01T00:00:00Z")))
     claims = [wants(name, name, pods=(PodReference("default", name, name),)) for name in ("new", "old")]
@@ -187,29 +186,26 @@ def test_a_claim_of_several_kinds_counts_as_the_one_with_fewest_nodes() -> None:
     assert [item.name for item in kept] == ["ab"]
 
 
-def claim(state: ClaimState = ClaimState.INITIALIZED, **fields: Any) -> NodeClaim:
-    return node_claim(
-        **{"name": "c", "cluster": "demo", "state": state, "node_name": "n", "unproven": (of("a"),)} | fields
-    )
+CLAIM = node_claim(name="c", cluster="demo", state=ClaimState.INITIALIZED, node_name="n", unproven=(of("a"),))
 
 
 @pytest.mark.parametrize(
     ("item", "pods", "proven", "counts"),
     [
-        (claim(), [], set(), True),
-        (claim(unproven=()), [], set(), False),
-        (claim(), [], {of("a")}, False),
-        (claim(unproven=(of("a"), of("b"))), [], {of("b")}, False),
-        (claim(), [pod("x", "z", node="n")], set(), False),
-        (claim(), [pod("x", "z", node="other")], set(), True),
-        (claim(), [pod("x", "z", node="n", phase="Failed")], set(), True),
-        (claim(), [pod("x", "z", node="n", owner="DaemonSet")], set(), True),
-        (claim(ClaimState.FAILED), [], set(), False),
-        (claim(ClaimState.FAILED, instance_id="i-1"), [], set(), True),
+        (CLAIM, [], set(), True),
+        (with_fields(CLAIM, unproven=()), [], set(), False),
+        (CLAIM, [], {of("a")}, False),
+        (with_fields(CLAIM, unproven=(of("a"), of("b"))), [], {of("b")}, False),
+        (CLAIM, [pod("x", "z", node="n")], set(), False),
+        (CLAIM, [pod("x", "z", node="other")], set(), True),
+        (CLAIM, [pod("x", "z", node="n", phase="Failed")], set(), True),
+        (CLAIM, [pod("x", "z", node="n", owner="DaemonSet")], set(), True),
+        (with_fields(CLAIM, state=ClaimState.FAILED), [], set(), False),
+        (with_fields(CLAIM, state=ClaimState.FAILED, instance_id="i-1"), [], set(), True),
     ],
 )
 def test_which_nodes_count_as_tries(item: NodeClaim, pods: list[Any], proven: set[str], counts: bool) -> None:
-    assert _counts(item, ClusterView(pods=tuple(pods)), proven) is counts
+    assert counts_as_unproven(item, ClusterView(pods=tuple(pods)), proven) is counts
 
 
 def test_a_kind_runs_where_other_nodes_might_have_taken_its_pod() -> None:
@@ -250,7 +246,7 @@ def test_a_node_that_leaves_untried_is_noted_once_while_it_counts(
     stage = Stage()
     created_at = stage.clock.now() - created_ago_s
     known = DecisionState(0, futile={"c": created_at} if noted else {})
-    record_kinds("demo", [claim(state, created_at=created_at)], ClusterView(), known, stage.context)
+    record_kinds("demo", [with_fields(CLAIM, state=state, created_at=created_at)], ClusterView(), known, stage.context)
     found = stage.state.read("demo", stage.clock.now() - created_ago_s).futile
     assert found == ({"c": created_at} if written else {})
 

@@ -18,7 +18,7 @@ from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.fakes.stores import FakeSnapshots
-from tests.node_claims import changes, node_claim
+from tests.builders.claims import changes, node_claim
 
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:shiplap-widget:live"
 SETTINGS = Settings(

@@ -18,8 +18,9 @@ from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
+from tests.builders.pools import pool
 from tests.conformance.catalogues import fake_type
-from tests.conformance.given import pool, snapshot_of
+from tests.conformance.given import snapshot_of
 
 DRIVER = "ebs.csi.aws.com"
 

@@ -17,9 +17,11 @@ from shiplap.scheduling.supply.charges import charge_node, charge_of_types, limi
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS, PoolLimits
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
+from tests.builders.claims import node_claim
+from tests.builders.nodes import node
+from tests.builders.pools import pool
 from tests.conformance.catalogues import Z1, Z2, fake_type
-from tests.conformance.given import node, pool, snapshot_of
-from tests.node_claims import node_claim
+from tests.conformance.given import snapshot_of
 
 BOUGHT = (("on-demand", Z1), ("spot", Z1))
 TYPES = (

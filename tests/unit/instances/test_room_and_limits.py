@@ -33,8 +33,8 @@ from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.model.resources import PLENTY, Axis
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS, PoolLimits
 from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S, held_by, units_left
+from tests.builders.claims import node_claim
 from tests.conformance.catalogues import fake_type
-from tests.node_claims import node_claim
 from tests.unit.instances.given_instances import kind, node_class
 
 NOW = 1_700_000_000.0

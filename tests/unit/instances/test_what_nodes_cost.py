@@ -19,7 +19,7 @@ from shiplap.instances.offerings.node_prices import (
 )
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 OFFERED = (
     Offering("a", "on-demand", 0.10),

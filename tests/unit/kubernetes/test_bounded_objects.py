@@ -21,7 +21,8 @@ from shiplap.kubernetes.objects import (
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.reading import MOST_KEPT_BYTES, Page, Reader
-from tests.kubernetes_objects import node_object, pod_object
+from tests.builders.nodes import node_object
+from tests.builders.pods import pod_object
 
 RULE = {"key": "a", "operator": "Exists"}
 AFFINITY_TERM = {"topologyKey": "zone"}
@@ -119,7 +120,7 @@ def test_what_nobody_reads_of_a_pod_has_any_size() -> None:
 
 
 def test_a_bound_pod_that_is_too_large_takes_of_its_node_what_it_requests() -> None:
-    odd = pod_object("odd", "1500m", "2Gi", on="n1", phase="Running")
+    odd = pod_object("odd", "1500m", "2Gi", node="n1", phase="Running")
     page = page_of(Pod, put(odd, "spec.tolerations", [RULE] * (MOST_PARTS + 1)))
     (stand_in,) = page.items
     assert pod_requests(stand_in) == {"cpu": 1500, "memory": 2 * 2**30, "pods": 1}
@@ -128,7 +129,7 @@ def test_a_bound_pod_that_is_too_large_takes_of_its_node_what_it_requests() -> N
 
 
 def test_nothing_is_free_beside_a_bound_pod_with_more_containers_than_are_read() -> None:
-    odd = put(pod_object("odd", on="n1", phase="Running"), "spec.containers", [CONTAINER] * (MOST_PARTS + 1))
+    odd = put(pod_object("odd", node="n1", phase="Running"), "spec.containers", [CONTAINER] * (MOST_PARTS + 1))
     (stand_in,) = page_of(Pod, odd).items
     with pytest.raises(ValueError, match="not a quantity"):
         pod_requests(stand_in)

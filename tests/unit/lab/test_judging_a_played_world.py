@@ -7,8 +7,8 @@ from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import DisruptionCommand
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
 from shiplap.instances.catalog.type_catalog import Observation as Observed
-from shiplap.kubernetes.objects import Event, Node, ObjectReference, Pod
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.kubernetes.objects import Event, ObjectReference
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
 from shiplap_lab.checks.expectations import unmet
 from shiplap_lab.checks.observation import ClusterObservation, PodDeletion, RegionObservation
@@ -18,44 +18,28 @@ from shiplap_lab.judge.promises import Promise
 from shiplap_lab.scenarios.scenario import Expectation, load
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.mutants import MUTANTS, planted
-from tests.kubernetes_objects import typed_node, typed_pod
-from tests.node_claims import node_claim, with_fields
+from tests.builders.claims import with_fields
+from tests.builders.nodes import node
+from tests.builders.pods import pod
+from tests.unit.lab.played_claims import CLAIM
 
 GIB = 2**30
 
 
-def pod(name: str, node: str = "node-a", memory: str = "1Gi") -> Pod:
-    return typed_pod(name, memory=memory, on=node)
-
-
-def node(name: str = "node-a", memory: str = "4Gi", **spec: object) -> Node:
-    return typed_node(name, memory=memory, instance_type="m5.large", **spec)
-
-
-CLAIM = node_claim(
-    cluster="c",
-    name="claim-a",
-    node_pool="flex",
-    node_class="default",
-    state=ClaimState.INITIALIZED,
-    created_at=10.0,
-    first_event_at=9.0,
-    instance_id="i-1",
-    instance_type="c7i-flex.large",
-    zone="us-east-1a",
-    capacity_type="on-demand",
-    ami="ami-1",
-    hourly=0.08,
-    node_name="node-a",
-    pods=(PodReference("default", "web-0", "web-0"),),
-)
 INSTANCE = Instance(
     "i-1", "c7i-flex.large", "us-east-1a", "on-demand", "ami-1", "running", 11.5, "c", "claim-a", "flex"
 )
 
 
 def world(**changes: object) -> RegionObservation:
-    seen = ClusterObservation("c", (pod("web-0"),), (node(),), (), (CLAIM,), (INSTANCE,))
+    seen = ClusterObservation(
+        "c",
+        (pod("web-0", memory="1Gi", node="node-a"),),
+        (node("node-a", pods="29", instance_type="m5.large"),),
+        (),
+        (CLAIM,),
+        (INSTANCE,),
+    )
     return RegionObservation((msgspec.structs.replace(seen, **changes),))
 
 
@@ -82,8 +66,8 @@ def test_a_sound_world_keeps_every_promise() -> None:
 
 
 SECOND = msgspec.structs.replace(INSTANCE, id="i-2", claim="b", launch="second")
-LESS = node("node-a", providerID="aws:///zone/i-1")
-ALSO_LESS = node("node-b", providerID="aws:///zone/i-2")
+LESS = node("node-a", pods="29", instance_type="m5.large", provider_id="aws:///zone/i-1")
+ALSO_LESS = node("node-b", pods="29", instance_type="m5.large", provider_id="aws:///zone/i-2")
 BIG = replaced(requests={"memory": 5 * GIB})
 FIRST_MISS = world(claims=(BIG,), instances=(INSTANCE,), nodes=(LESS,))
 
@@ -111,7 +95,7 @@ def test_claims_of_a_type_that_was_known_repeat_no_miss_that_was_not_known_yet()
     """An earlier node of the type had enough; two were planned before the first of them showed less."""
     enough = with_fields(CLAIM, name="c", instance_id="i-3", token="third", requests={"memory": GIB}, pods=())
     third = msgspec.structs.replace(INSTANCE, id="i-3", claim="c", launch="third")
-    shown = node("node-c", providerID="aws:///zone/i-3")
+    shown = node("node-c", pods="29", instance_type="m5.large", provider_id="aws:///zone/i-3")
     before = world(claims=(enough,), instances=(third,), nodes=(shown,), pods=())
     planned = second_miss(pods=()).clusters[0]
     both = world(
@@ -123,7 +107,7 @@ def test_claims_of_a_type_that_was_known_repeat_no_miss_that_was_not_known_yet()
 
 def test_a_node_that_has_less_than_all_of_its_type_before_it_repeats_no_miss() -> None:
     """The first one missed; the next was planned by what that one has, and has still less. A third repeats it."""
-    least = node("node-c", providerID="aws:///zone/i-2", memory="3Gi")
+    least = node("node-c", memory="3Gi", pods="29", instance_type="m5.large", provider_id="aws:///zone/i-2")
     three_and_a_half = {"memory": 7 * GIB // 2}
     fitting = with_fields(BIG, name="b", instance_id="i-2", token="second", requests=three_and_a_half, pods=())
     second = world(claims=(BIG, fitting), instances=(INSTANCE, SECOND), nodes=(LESS, least))
@@ -133,7 +117,11 @@ def test_a_node_that_has_less_than_all_of_its_type_before_it_repeats_no_miss() -
     third = world(
         claims=(BIG, fitting, again),
         instances=(INSTANCE, SECOND, machine),
-        nodes=(LESS, least, node("node-d", providerID="aws:///zone/i-3", memory="3Gi")),
+        nodes=(
+            LESS,
+            least,
+            node("node-d", memory="3Gi", pods="29", instance_type="m5.large", provider_id="aws:///zone/i-3"),
+        ),
     )
     assert not judged(FIRST_MISS, second, third)["nothing misses twice"]
 
@@ -152,7 +140,7 @@ def test_claims_planned_by_what_ec2_states_repeat_a_miss_only_once_it_is_known(r
 @pytest.mark.parametrize(
     ("promise", "broken"),
     [
-        ("all comes to rest", world(pods=(pod("web-0", node=""),))),
+        ("all comes to rest", world(pods=(pod("web-0", memory="1Gi"),))),
         ("a claim is written before its instance exists", world(claims=())),
         ("all comes to rest", world(claims=(replaced(state=ClaimState.GONE),))),
         (
@@ -160,15 +148,18 @@ def test_claims_planned_by_what_ec2_states_repeat_a_miss_only_once_it_is_known(r
             world(instances=(INSTANCE, msgspec.structs.replace(INSTANCE, id="i-2", state="terminated"))),
         ),
         ("a claim is written before its instance exists", world(claims=(replaced(created_at=12.0),))),
-        ("no node holds more than it has", world(pods=(pod("web-0", memory="5Gi"),))),
+        ("no node holds more than it has", world(pods=(pod("web-0", memory="5Gi", node="node-a"),))),
         ("every message can be read", msgspec.structs.replace(world(), dead_letters=1)),
         ("money spent equals the ledger", world(claims=(replaced(hourly=0.01),))),
         ("only what leaves is ended", world(instances=(msgspec.structs.replace(INSTANCE, state="shutting-down"),))),
         (
             "nothing is emptied that is not ours",
-            world(deletions=(PodDeletion(pod("x", node="foreign"), forced=False),)),
+            world(deletions=(PodDeletion(pod("x", memory="1Gi", node="foreign"), forced=False),)),
         ),
-        ("budgets of pods are kept", world(deletions=(PodDeletion(pod("web-0"), forced=True),))),
+        (
+            "budgets of pods are kept",
+            world(deletions=(PodDeletion(pod("web-0", memory="1Gi", node="node-a"), forced=True),)),
+        ),
     ],
 )
 def test_each_promise_can_be_seen_broken(promise: str, broken: RegionObservation) -> None:
@@ -179,7 +170,11 @@ def test_each_promise_can_be_seen_broken(promise: str, broken: RegionObservation
     ("promise", "observed", "mutant"),
     [
         ("no instance unaccounted for", [world(claims=(replaced(state=ClaimState.GONE),))] * 2, "forgets garbage"),
-        ("all comes to rest", [world(pods=(pod("web-0"), pod("left-0", node="")))] * 2, "leaves nodes cordoned"),
+        (
+            "all comes to rest",
+            [world(pods=(pod("web-0", memory="1Gi", node="node-a"), pod("left-0", memory="1Gi")))] * 2,
+            "leaves nodes cordoned",
+        ),
         ("nothing misses twice", [FIRST_MISS, second_miss()], "does not learn"),
     ],
 )
@@ -224,7 +219,7 @@ def test_a_command_that_is_no_longer_listed_is_over() -> None:
 
 
 def test_a_pod_may_wait_where_the_scenario_says_so() -> None:
-    waiting = world(pods=(pod("web-0", node=""),))
+    waiting = world(pods=(pod("web-0", memory="1Gi"),))
     assert judged(waiting, may_wait=frozenset({"c/default/web-0"}))["all comes to rest"]
 
 
@@ -240,7 +235,7 @@ LEARNED = LearnedCapacity(
 @pytest.mark.parametrize(
     ("expectation", "met", "broken"),
     [
-        (Expectation("x", pods="web"), world(), world(pods=(pod("web-0", node=""),))),
+        (Expectation("x", pods="web"), world(), world(pods=(pod("web-0", memory="1Gi"),))),
         (Expectation("x", pods="web"), world(), world(pods=())),
         (Expectation("x", pods="web", node_pool="flex"), world(), world(claims=(replaced(node_pool="other"),))),
         (Expectation("x", pods="web", node_pool="flex"), world(), world(claims=())),
@@ -248,26 +243,34 @@ LEARNED = LearnedCapacity(
         (
             Expectation("x", pods="web", instance_types=("c7i-flex.*",)),
             world(),
-            world(claims=(replaced(instance_type="m5.large"),)),
+            world(claims=(replaced(pods="29", instance_type="m5.large"),)),
         ),
         (Expectation("x", pods="web", amis=("ami-1",)), world(), world(claims=(replaced(ami="ami-2"),))),
-        (Expectation("x", pods="web", nodes=1), world(), world(pods=(pod("web-0"), pod("web-1", node="node-b")))),
+        (
+            Expectation("x", pods="web", nodes=1),
+            world(),
+            world(pods=(pod("web-0", memory="1Gi", node="node-a"), pod("web-1", memory="1Gi", node="node-b"))),
+        ),
         (Expectation("x", pods="web", pod_capacity=29), world(), world(nodes=())),
         (Expectation("x", launches=1), world(), world(claims=())),
         (Expectation("x", misses=0), world(), world(claims=(replaced(missed=True),))),
         (
             Expectation("x", pods="web", unschedulable="short by 1Mi"),
-            world(pods=(pod("web-0", node=""),), events=(told("memory short by 1Mi"),)),
-            world(pods=(pod("web-0", node=""),), events=(told("something else"),)),
+            world(pods=(pod("web-0", memory="1Gi"),), events=(told("memory short by 1Mi"),)),
+            world(pods=(pod("web-0", memory="1Gi"),), events=(told("something else"),)),
         ),
-        (Expectation("x", pods="web", held_back=True), world(pods=(pod("web-0", node=""),)), world()),
+        (Expectation("x", pods="web", held_back=True), world(pods=(pod("web-0", memory="1Gi"),)), world()),
         (
             Expectation("x", learned={"ami-1/m5.large": "1Gi"}),
             msgspec.structs.replace(world(), learned=(LEARNED,)),
             world(),
         ),
         (Expectation("x", untouched=("node-a",)), world(), world(nodes=())),
-        (Expectation("x", untouched=("node-a",)), world(), world(nodes=(node(unschedulable=True),))),
+        (
+            Expectation("x", untouched=("node-a",)),
+            world(),
+            world(nodes=(node("node-a", pods="29", instance_type="m5.large", cordoned=True),)),
+        ),
     ],
 )
 def test_each_expectation_can_be_met_and_missed(

@@ -16,8 +16,8 @@ from shiplap_lab.emulated_ec2.regional_prices import Prices
 from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.judge.promises import Promise
+from tests.builders.claims import node_claim, with_fields
 from tests.e2e.judging import JudgedCluster, pools_in
-from tests.node_claims import node_claim, with_fields
 
 POOLS = """
 kind: NodePool

@@ -17,11 +17,7 @@ from shiplap_lab.cluster_simulator.kube_scheduler import (
 )
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
-from tests.kubernetes_objects import node_object
-
-
-def node(name: str = "n1", cpu: str = "4", memory: str = "8Gi", pods: str = "10", **fields: object) -> dict:
-    return node_object(name, cpu, memory, pods, **fields)
+from tests.builders.nodes import node_object
 
 
 def pod(name: str = "p", cpu: str = "1", memory: str = "1Gi", ports: list | None = None, **spec: object) -> dict:
@@ -47,23 +43,26 @@ def expression(key: str, operator: str, *values: str) -> dict:
 
 class TestFilters:
     def test_a_pod_that_fits_is_not_refused(self) -> None:
-        assert why(pod(cpu="4", memory="8Gi"), node()) == []
+        assert why(pod(cpu="4", memory="8Gi"), node_object("n1", "4", "8Gi", "10")) == []
 
     def test_every_short_resource_is_named(self) -> None:
-        assert why(pod(cpu="2", memory="6Gi"), node(pods="1"), pod(cpu="3", memory="3Gi")) == [
+        assert why(pod(cpu="2", memory="6Gi"), node_object("n1", "4", "8Gi", "1"), pod(cpu="3", memory="3Gi")) == [
             "Insufficient cpu",
             "Insufficient memory",
             "Too many pods",
         ]
         gpu = pod()
         gpu["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
-        assert why(gpu, node()) == ["Insufficient nvidia.com/gpu"]
+        assert why(gpu, node_object("n1", "4", "8Gi", "10")) == ["Insufficient nvidia.com/gpu"]
 
     def test_taints_keep_pods_away_unless_tolerated_or_mere_preferences(self) -> None:
-        tainted = node(taints=[{"key": "team", "value": "db", "effect": "NoSchedule"}])
+        tainted = node_object("n1", "4", "8Gi", "10", taints=[{"key": "team", "value": "db", "effect": "NoSchedule"}])
         assert why(pod(), tainted) == ["node(s) had untolerated taint {team: db}"]
         assert why(pod(tolerations=[{"key": "team", "operator": "Exists"}]), tainted) == []
-        assert why(pod(), node(taints=[{"key": "team", "effect": "PreferNoSchedule"}])) == []
+        assert (
+            why(pod(), node_object("n1", "4", "8Gi", "10", taints=[{"key": "team", "effect": "PreferNoSchedule"}]))
+            == []
+        )
 
     @pytest.mark.parametrize(
         ("toleration", "reasons"),
@@ -78,7 +77,7 @@ class TestFilters:
         self, toleration: dict[str, str] | None, reasons: list[str]
     ) -> None:
         needs = pod() if toleration is None else pod(tolerations=[toleration])
-        assert why(needs, node(unschedulable=True)) == reasons
+        assert why(needs, node_object("n1", "4", "8Gi", "10", unschedulable=True)) == reasons
 
     @pytest.mark.parametrize(
         ("expressions", "allowed"),
@@ -103,7 +102,7 @@ class TestFilters:
         ],
     )
     def test_node_affinity(self, expressions: list[dict], allowed: bool) -> None:
-        target = node(labels={"zone": "a", "cores": "8"})
+        target = node_object("n1", "4", "8Gi", "10", labels={"zone": "a", "cores": "8"})
         refused = ["node(s) didn't match Pod's node affinity/selector"]
         term = {"matchExpressions": expressions}
         assert why(pod(affinity=affinity(term)), target) == ([] if allowed else refused)
@@ -113,8 +112,8 @@ class TestFilters:
 
     def test_affinity_to_a_node_by_name(self) -> None:
         term = {"matchFields": [expression("metadata.name", "In", "n1")]}
-        assert why(pod(affinity=affinity(term)), node("n1")) == []
-        assert why(pod(affinity=affinity(term)), node("n2")) != []
+        assert why(pod(affinity=affinity(term)), node_object("n1", "4", "8Gi", "10")) == []
+        assert why(pod(affinity=affinity(term)), node_object("n2", "4", "8Gi", "10")) != []
 
     def test_host_ports_collide_by_protocol_port_and_address(self) -> None:
         def with_port(**port: object) -> dict:
@@ -122,24 +121,24 @@ class TestFilters:
 
         refused = ["node(s) didn't have free ports for the requested pod ports"]
         taken = with_port(hostPort=8080, hostIP="10.0.0.1")
-        assert why(with_port(hostPort=8080), node(), taken) == refused
-        assert why(with_port(hostPort=8080, hostIP="10.0.0.1"), node(), taken) == refused
-        assert why(with_port(hostPort=8080, hostIP="10.0.0.2"), node(), taken) == []
-        assert why(with_port(hostPort=8080, protocol="UDP"), node(), taken) == []
-        assert why(with_port(), node(), with_port()) == []
+        assert why(with_port(hostPort=8080), node_object("n1", "4", "8Gi", "10"), taken) == refused
+        assert why(with_port(hostPort=8080, hostIP="10.0.0.1"), node_object("n1", "4", "8Gi", "10"), taken) == refused
+        assert why(with_port(hostPort=8080, hostIP="10.0.0.2"), node_object("n1", "4", "8Gi", "10"), taken) == []
+        assert why(with_port(hostPort=8080, protocol="UDP"), node_object("n1", "4", "8Gi", "10"), taken) == []
+        assert why(with_port(), node_object("n1", "4", "8Gi", "10"), with_port()) == []
         on_host = {**with_port(), "spec": {**with_port()["spec"], "hostNetwork": True}}
-        assert why(on_host, node(), on_host) == refused
+        assert why(on_host, node_object("n1", "4", "8Gi", "10"), on_host) == refused
 
 
 class TestScores:
     def test_the_emptier_and_the_more_balanced_node_score_higher(self) -> None:
         needs = PodInfo.of(msgspec.convert(pod(cpu="1", memory="2Gi"), Pod))
-        empty = NodeInfo.of(msgspec.convert(node(), Node))
+        empty = NodeInfo.of(msgspec.convert(node_object("n1", "4", "8Gi", "10"), Node))
         assert least_allocated(needs, empty) == 75
         assert balanced_allocation(needs, empty) == 100
-        lopsided = NodeInfo.of(msgspec.convert(node(memory="64Gi"), Node))
+        lopsided = NodeInfo.of(msgspec.convert(node_object("n1", "4", "64Gi", "10"), Node))
         assert balanced_allocation(needs, lopsided) == 89
-        full = NodeInfo.of(msgspec.convert(node(), Node))
+        full = NodeInfo.of(msgspec.convert(node_object("n1", "4", "8Gi", "10"), Node))
         full.add(needs)
         assert least_allocated(needs, full) == 50
 
@@ -150,20 +149,24 @@ class TestScores:
 
     def test_equal_scores_are_decided_by_name(self) -> None:
         needs = PodInfo.of(msgspec.convert(pod(), Pod))
-        states = [NodeInfo.of(msgspec.convert(node(name), Node)) for name in ("b", "a", "c")]
+        states = [NodeInfo.of(msgspec.convert(node_object(name, "4", "8Gi", "10"), Node)) for name in ("b", "a", "c")]
         assert best(needs, states).node.metadata.name == "a"
 
     def test_preferences_weigh_in(self) -> None:
         preferred = {"weight": 10, "preference": {"matchExpressions": [expression("disk", "In", "ssd")]}}
         wants = pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}})
         states = [
-            NodeInfo.of(msgspec.convert(node("a"), Node)),
-            NodeInfo.of(msgspec.convert(node("b", labels={"disk": "ssd"}), Node)),
+            NodeInfo.of(msgspec.convert(node_object("a", "4", "8Gi", "10"), Node)),
+            NodeInfo.of(msgspec.convert(node_object("b", "4", "8Gi", "10", labels={"disk": "ssd"}), Node)),
         ]
         assert best(PodInfo.of(msgspec.convert(wants, Pod)), states).node.metadata.name == "b"
         states = [
-            NodeInfo.of(msgspec.convert(node("a", taints=[{"key": "old", "effect": "PreferNoSchedule"}]), Node)),
-            NodeInfo.of(msgspec.convert(node("b"), Node)),
+            NodeInfo.of(
+                msgspec.convert(
+                    node_object("a", "4", "8Gi", "10", taints=[{"key": "old", "effect": "PreferNoSchedule"}]), Node
+                )
+            ),
+            NodeInfo.of(msgspec.convert(node_object("b", "4", "8Gi", "10"), Node)),
         ]
         assert best(PodInfo.of(msgspec.convert(pod(), Pod)), states).node.metadata.name == "b"
 
@@ -179,22 +182,25 @@ class TestScheduler:
 
     def test_pods_spread_over_empty_nodes(self, server: ApiServer) -> None:
         for name in ("n1", "n2"):
-            server.create("nodes", node(name))
+            server.create("nodes", node_object(name, "4", "8Gi", "10"))
         for number in range(4):
             server.create("pods", pod(f"p{number}"))
         assert Scheduler(server).step(0.0) == 4
         assert self.placed(server) == {"p0": "n1", "p1": "n2", "p2": "n1", "p3": "n2"}
 
     def test_the_more_important_pod_comes_first(self, server: ApiServer) -> None:
-        server.create("nodes", node(cpu="1"))
+        server.create("nodes", node_object("n1", "1", "8Gi", "10"))
         server.create("pods", pod("a"))
         server.create("pods", pod("z", priorityClassName="system-cluster-critical"))
         Scheduler(server).step(0.0)
         assert self.placed(server) == {"a": "", "z": "n1"}
 
     def test_reasons_are_counted_and_written_once(self, server: ApiServer) -> None:
-        server.create("nodes", node("n1", cpu="1"))
-        server.create("nodes", node("n2", taints=[{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]))
+        server.create("nodes", node_object("n1", "1", "8Gi", "10"))
+        server.create(
+            "nodes",
+            node_object("n2", "4", "8Gi", "10", taints=[{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]),
+        )
         for name in ("a", "b"):
             server.create("pods", pod(name, cpu="2"))
         scheduler = Scheduler(server)
@@ -216,8 +222,8 @@ class TestScheduler:
         assert server.resource_version == version
 
     def test_a_nominated_pod_gets_its_node_and_the_room_is_kept_for_it(self, server: ApiServer) -> None:
-        server.create("nodes", node("n1", cpu="2"))
-        server.create("nodes", node("n2", cpu="16"))
+        server.create("nodes", node_object("n1", "2", "8Gi", "10"))
+        server.create("nodes", node_object("n2", "16", "8Gi", "10"))
         server.create("pods", pod("a", cpu="2"))
         server.create("pods", pod("nominated", cpu="2"))
         server.patch("pods", "nominated", {"status": {"nominatedNodeName": "n1"}}, subresource="status")
@@ -225,15 +231,15 @@ class TestScheduler:
         assert self.placed(server) == {"a": "n2", "nominated": "n1"}
 
     def test_a_nomination_to_a_node_that_does_not_fit_is_not_binding(self, server: ApiServer) -> None:
-        server.create("nodes", node("n1", cpu="1"))
-        server.create("nodes", node("n2", cpu="4"))
+        server.create("nodes", node_object("n1", "1", "8Gi", "10"))
+        server.create("nodes", node_object("n2", "4", "8Gi", "10"))
         server.create("pods", pod("p", cpu="2"))
         server.patch("pods", "p", {"status": {"nominatedNodeName": "n1"}}, subresource="status")
         Scheduler(server).step(0.0)
         assert self.placed(server) == {"p": "n2"}
 
     def test_pods_of_others_gated_and_ending_pods_are_left_alone(self, server: ApiServer) -> None:
-        server.create("nodes", node())
+        server.create("nodes", node_object("n1", "4", "8Gi", "10"))
         server.create("pods", pod("other", schedulerName="mine"))
         server.create("pods", pod("gated", schedulingGates=[{"name": "wait"}]))
         ending = pod("ending")
@@ -246,7 +252,7 @@ class TestScheduler:
         assert gated["reason"] == "SchedulingGated"
 
     def test_finished_pods_hold_nothing(self, server: ApiServer) -> None:
-        server.create("nodes", node(cpu="1"))
+        server.create("nodes", node_object("n1", "1", "8Gi", "10"))
         server.create("pods", pod("done"))
         scheduler = Scheduler(server)
         scheduler.step(0.0)
@@ -258,7 +264,7 @@ class TestScheduler:
         assert self.placed(server)["next"] == "n1"
 
     def test_a_pod_deleted_under_the_schedulers_eyes_is_no_error(self, server: ApiServer) -> None:
-        server.create("nodes", node(cpu="1"))
+        server.create("nodes", node_object("n1", "1", "8Gi", "10"))
         for name in ("fits", "too-big"):
             server.create("pods", pod(name, cpu="1" if name == "fits" else "9"))
         scheduler = Scheduler(server)
@@ -280,7 +286,7 @@ class TestScheduler:
     def test_it_goes_on_after_the_log_was_compacted(self, server: ApiServer) -> None:
         scheduler = Scheduler(server)
         scheduler.step(0.0)
-        server.create("nodes", node())
+        server.create("nodes", node_object("n1", "4", "8Gi", "10"))
         server.create("pods", pod())
         server.compact()
         assert scheduler.step(1.0) == 1

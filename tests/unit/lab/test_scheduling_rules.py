@@ -11,7 +11,8 @@ from shiplap_lab.cluster_simulator import topology_filters, volume_binder
 from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
-from tests.kubernetes_objects import node_object, pod_object
+from tests.builders.nodes import node_object
+from tests.builders.pods import pod_object
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
@@ -27,7 +28,7 @@ class Cluster:
             self.server.create("nodes", node_object(name, cpu, "16Gi", "10", labels=labels))
 
     def add(self, name: str, *, on: str = "", app: str = "web", namespace: str = "default", **spec: Any) -> None:
-        body = pod_object(name, "1", "1Gi", namespace=namespace, on=on, metadata={"labels": {"app": app}}, **spec)
+        body = pod_object(name, "1", "1Gi", namespace=namespace, node=on, metadata={"labels": {"app": app}}, **spec)
         self.server.create("pods", body, namespace)
 
     def claim(self, name: str, **spec: Any) -> None:

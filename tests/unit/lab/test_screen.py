@@ -9,17 +9,18 @@ from shiplap.manifests.nodeclaim import ClaimState
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev import dev_report, screen
 from shiplap_lab.dev.dev_report import DevReport, Latency, NodeReport
-from tests.kubernetes_objects import typed_node
-from tests.node_claims import with_fields
-from tests.unit.lab.test_judging_a_played_world import CLAIM, pod
+from tests.builders.claims import with_fields
+from tests.builders.nodes import node
+from tests.builders.pods import pod
+from tests.unit.lab.played_claims import CLAIM
 
-NODE = typed_node(
+NODE = node(
     "ip-10-0-0-4.ec2.internal",
     "8",
     "16Gi",
     instance_type="c7i-flex.12xlarge",
     ready=True,
-    providerID="aws:///us-east-1a/i-1",
+    provider_id="aws:///us-east-1a/i-1",
 )
 RUNNING = with_fields(CLAIM, node_name="", node_pool="general", tier=1, hourly=12.3456)
 PLANNED = with_fields(
@@ -35,7 +36,11 @@ def drawn(*clusters: ClusterObservation, say: str = "Pods wait") -> str:
 
 
 def test_nodes_show_pool_tier_state_fill_pods_and_price() -> None:
-    pods = (*(pod(f"web-{place}", NODE.metadata.name) for place in range(12)), pod("web-12", ""), pod("db-0", ""))
+    pods = (
+        *(pod(f"web-{place}", memory="1Gi", node=NODE.metadata.name) for place in range(12)),
+        pod("web-12", memory="1Gi"),
+        pod("db-0", memory="1Gi"),
+    )
     text = drawn(ClusterObservation("c", pods, (NODE,), (), (RUNNING, PLANNED)))
     (line,) = (line for line in text.splitlines() if "ip-10-0-0-4" in line)
     for word in ("c7i-flex.12xlarge", "general tier 1", "Ready", "75%", "web x12", "12.3456"):
@@ -52,13 +57,13 @@ def test_a_long_wait_takes_one_line() -> None:
 
 
 def test_what_has_not_happened_has_no_figure() -> None:
-    assert "launched after" not in drawn(ClusterObservation("c", (pod("web-0", ""),)))
-    assert "no node" in drawn(ClusterObservation("c", (pod("web-0", ""),)))
+    assert "launched after" not in drawn(ClusterObservation("c", (pod("web-0", memory="1Gi"),)))
+    assert "no node" in drawn(ClusterObservation("c", (pod("web-0", memory="1Gi"),)))
 
 
 def test_a_miss_is_told_in_numbers() -> None:
     """The plan counted on 15 GiB; the kubelet reports 14."""
-    small = typed_node("n", "4", "14Gi", ready=True, providerID="aws:///us-east-1a/i-1")
+    small = node("n", "4", "14Gi", ready=True, provider_id="aws:///us-east-1a/i-1")
     missed = with_fields(
         CLAIM, node_name="n", missed=True, instance_type="m5.large", allocatable={"cpu": 4000, "memory": 15 * 2**30}
     )

@@ -24,7 +24,7 @@ from shiplap_lab.cluster_simulator.machines import CatalogHardware, Delays, Mach
 from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
-from tests.kubernetes_objects import pod_object
+from tests.builders.pods import pod_object
 
 GIB = 2**30
 BOOT = Bootstrap(
@@ -64,10 +64,6 @@ def ample(machine: Machine, told: NodeRegistration) -> NodeResources:
     return NodeResources(resources, resources)
 
 
-def pod(name: str, cpu: str = "500m", **metadata: object) -> dict:
-    return pod_object(name, cpu, "1Gi", metadata=metadata)
-
-
 class World:
     def __init__(self, **options: object) -> None:
         self.server = ApiServer(FakeClock(1000.0))
@@ -84,7 +80,7 @@ class World:
 
 def test_a_pod_waits_for_a_node_runs_and_goes_with_it() -> None:
     world = World()
-    world.server.create("pods", pod("web"))
+    world.server.create("pods", pod_object("web", "500m", "1Gi", metadata={}))
     world.cluster.step(0.0)
     condition = world.pod("web").status.conditions[0]
     assert (condition.reason, condition.message) == ("Unschedulable", "no nodes available to schedule pods")
@@ -119,7 +115,7 @@ def test_whoever_reads_pods_sees_all_that_wait_or_none() -> None:
     world = World()
     with world.server.at_once():
         for number in range(20):
-            world.server.create("pods", pod(f"web-{number}"))
+            world.server.create("pods", pod_object(f"web-{number}", "500m", "1Gi", metadata={}))
     readers: list[Thread] = []
     seen: list[int] = []
 
@@ -180,7 +176,7 @@ def test_a_node_that_goes_in_the_moment_in_which_it_is_marked_is_gone(monkeypatc
 
 def test_nothing_is_written_while_nothing_happens() -> None:
     world = World()
-    world.server.create("pods", pod("web"))
+    world.server.create("pods", pod_object("web", "500m", "1Gi", metadata={}))
     world.machines = [machine()]
     for now in (10.0, 20.0, 30.0):
         world.cluster.step(now)
@@ -202,7 +198,7 @@ def test_a_machine_may_never_join_and_another_join_late() -> None:
 
 def test_daemon_sets_run_where_they_belong() -> None:
     world = World()
-    template = {"metadata": {"labels": {"app": "agent"}}, "spec": pod("x", "100m")["spec"]}
+    template = {"metadata": {"labels": {"app": "agent"}}, "spec": pod_object("x", "100m", "1Gi", metadata={})["spec"]}
     world.server.create("daemonsets", {"metadata": {"name": "agent"}, "spec": {"template": template}})
     arm_only = {**template, "spec": {**template["spec"], "nodeSelector": {"kubernetes.io/arch": "arm64"}}}
     world.server.create("daemonsets", {"metadata": {"name": "arm"}, "spec": {"template": arm_only}})
@@ -223,8 +219,13 @@ def test_pods_of_replica_sets_come_back(recreate: bool) -> None:
     world = World(recreate_pods=recreate)
     for kind in ("ReplicaSet", "StatefulSet"):
         owner = {"kind": kind, "name": kind.lower(), "uid": "u", "controller": True}
-        world.server.create("pods", pod(f"{kind.lower()}-0", ownerReferences=[owner], labels={"app": "web"}))
-    world.server.create("pods", pod("bare"))
+        world.server.create(
+            "pods",
+            pod_object(
+                f"{kind.lower()}-0", "500m", "1Gi", metadata={"ownerReferences": [owner], "labels": {"app": "web"}}
+            ),
+        )
+    world.server.create("pods", pod_object("bare", "500m", "1Gi", metadata={}))
     world.machines = [machine()]
     for now in (10.0, 20.0, 30.0):
         world.cluster.step(now)

@@ -13,7 +13,7 @@ from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.virtual_time.checked_fakes import CheckedCluster
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
-from tests.kubernetes_objects import pod_object
+from tests.builders.pods import pod_object
 
 
 class Told:
@@ -25,7 +25,7 @@ class Told:
         self.told: list[tuple[bool, bool]] = []
         self.cluster.on_delete.append(self._note)
         self.server.create("nodes", {"metadata": {"name": "n"}, "spec": {}, "status": {}})
-        self.server.create("pods", pod_object("p", on="n", phase="Running"))
+        self.server.create("pods", pod_object("p", node="n", phase="Running"))
         (self.pod,) = self.cluster.pods_on("n")
 
     def _note(self, pod: dict[str, Any], forced: bool) -> None:

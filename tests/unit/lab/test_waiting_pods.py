@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shiplap_lab.cluster_simulator.kube_scheduler import PodInfo, SchedulingQueue
-from tests.conformance.given import pod
+from tests.builders.pods import pod
 
 
 def needs(name: str, cpu: str = "1", *, priority: int = 0, nominated: str = "", created: str = "") -> PodInfo:

@@ -13,7 +13,8 @@ from shiplap_lab.cluster_simulator.informer import Informer
 from shiplap_lab.cluster_simulator.kube_scheduler import NodeInfo, PodInfo, Scheduler, choose
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.signals import FakeClock
-from tests.kubernetes_objects import node_object, pod_object
+from tests.builders.nodes import node_object
+from tests.builders.pods import pod_object
 from tests.thoroughness import draws
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
@@ -51,17 +52,15 @@ def pod(name: str, cpu: str, *, prefers: bool) -> dict[str, Any]:
     return pod_object(name, cpu, "1Gi", **spec)
 
 
-def node(name: str, cpu: str, taints: list[dict[str, str]]) -> dict[str, Any]:
-    return node_object(name, cpu, "8Gi", "5", labels={"kubernetes.io/hostname": name}, taints=taints)
-
-
 def do(server: ApiServer, deed: tuple[Any, ...]) -> None:
     try:
         match deed:
             case ("pod", name, cpu, prefers):
                 server.create("pods", pod(name, cpu, prefers=prefers))
             case ("node", name, cpu, taints):
-                server.create("nodes", node(name, cpu, taints))
+                server.create(
+                    "nodes", node_object(name, cpu, "8Gi", "5", labels={"kubernetes.io/hostname": name}, taints=taints)
+                )
             case ("drop pod", name):
                 server.delete("pods", name, grace_s=0)
             case ("drop node", name):
@@ -141,10 +140,10 @@ def test_a_scheduler_with_a_pace_tries_so_many_and_those_that_nothing_fits_once(
     assert scheduler.step(2.0) == 0
     marked = seen(server)
     assert all(conditions != "None" for _, _, conditions in marked)
-    server.create("nodes", node("n", "1", []))
+    server.create("nodes", node_object("n", "1", "8Gi", "5", labels={"kubernetes.io/hostname": "n"}, taints=[]))
     assert scheduler.step(4.0) == 0
     assert seen(server) == marked
-    server.create("nodes", node("m", "4", []))
+    server.create("nodes", node_object("m", "4", "8Gi", "5", labels={"kubernetes.io/hostname": "m"}, taints=[]))
     assert scheduler.step(6.0) == 2
     assert scheduler.step(8.0) == 0
     assert [where for _, where, _ in seen(server)] == ["m", "m", ""]

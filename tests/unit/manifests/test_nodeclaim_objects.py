@@ -24,10 +24,10 @@ from shiplap.manifests.live.nodeclaim_objects import (
     claim_object_changes,
 )
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from tests.builders.claims import node_claim
 from tests.crds.schema_judge import object_violations, violations
 from tests.crds.schemas import status_schema_of
 from tests.go_modules import KARPENTER_CORE, folder_of
-from tests.node_claims import node_claim
 from tests.unit.manifests.manifest_samples import NODE_POOL
 
 NOW = 1_800_000_000.0

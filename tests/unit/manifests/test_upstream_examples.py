@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from shiplap_cli.main import run
+from tests.builders.pods import pod_object
 from tests.go_modules import KARPENTER, folder_of
-from tests.kubernetes_objects import pod_object
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS
 
 KINDS = ("NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer")

@@ -10,8 +10,8 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.policies.sleep.sleep_state import SleepingScope, SleepState
 from shiplap.policies.sleep.sleeping_pods import SleepingPods
-from tests.conformance.given import pod, pool, rule
-from tests.kubernetes_objects import typed_pod
+from tests.builders.pods import pod
+from tests.builders.pools import pool, rule
 
 UNTIL = 1_800_000_000
 
@@ -78,19 +78,19 @@ def test_a_pod_that_no_pool_takes_is_awake() -> None:
 def test_namespaces_sleep_wherever_their_pods_run() -> None:
     pools = [pool("dev"), pool("prod")]
 
-    assert asleep(typed_pod("a", namespace="ci"), pools, scope("ci", "Namespace"))
-    assert not asleep(typed_pod("a", namespace="web"), pools, scope("ci", "Namespace"))
-    assert asleep(typed_pod("a", namespace="web"), pools, scope("ci", "Namespace"), scope("dev"), scope("prod"))
+    assert asleep(pod("a", namespace="ci"), pools, scope("ci", "Namespace"))
+    assert not asleep(pod("a", namespace="web"), pools, scope("ci", "Namespace"))
+    assert asleep(pod("a", namespace="web"), pools, scope("ci", "Namespace"), scope("dev"), scope("prod"))
 
 
 @pytest.mark.parametrize(
     "critical", [{"priority": 2_000_000_000}, {"priorityClassName": "system-node-critical"}], ids=["value", "class"]
 )
 def test_system_critical_pods_never_sleep(critical: dict[str, Any]) -> None:
-    item = typed_pod("a", namespace="ci", **critical)
+    item = pod("a", namespace="ci", spec=critical)
 
     assert not asleep(item, [pool("dev")], scope("dev"), scope("ci", "Namespace"))
-    assert asleep(typed_pod("a", priority=1_000_000_000), [pool("dev")], scope("dev"))
+    assert asleep(pod("a", priority=1_000_000_000), [pool("dev")], scope("dev"))
 
 
 def test_a_pod_that_cannot_be_read_is_awake() -> None:

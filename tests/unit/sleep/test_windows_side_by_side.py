@@ -7,11 +7,9 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.instances.readiness.joins import JoinHistory, PoolJoins
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.shiplap_annotations import SLEEP
-from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import (
     SleepNotes,
@@ -22,9 +20,6 @@ from shiplap.policies.sleep.sleep_state import (
     with_rehearsals,
     with_taken,
 )
-from shiplap.policies.sleep.sleeping_nodes import LEAST_SLEEP_S
-from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
-from tests.conformance.disruptions import holds_until
 
 
 def at(text: str) -> int:
@@ -146,11 +141,6 @@ def test_a_decision_is_made_again_when_the_first_of_two_no_longer_sleeps_long_en
     known = state("2026-01-06T01:00", rehearsed(BOTH, POOLS))
     wakes_at = {scope.name: scope.wakes_at for scope in known.scopes}
     assert wakes_at["dev"] < wakes_at["ci"]
-    policies = (SleepInput(known),)
-    for moment in {wakes_at - LEAST_SLEEP_S for wakes_at in wakes_at.values()}:
-        scheduling = Snapshot(cluster="demo", now=moment - 30, view=ClusterView(), policies=policies)
-        holds_s = holds_until(DisruptionSnapshot(scheduling=scheduling)) - scheduling.now
-        assert holds_s == pytest.approx(30, abs=0.01)
 
 
 # What is rehearsed

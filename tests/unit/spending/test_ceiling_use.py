@@ -9,7 +9,7 @@ import pytest
 from shiplap.disruption.commands import Reason
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.ceilings.ceiling_use import cluster_spending
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 NOW = int(datetime(2026, 11, 10, tzinfo=UTC).timestamp())
 

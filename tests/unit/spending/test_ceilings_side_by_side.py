@@ -28,7 +28,7 @@ from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode, SpendingVie
 from shiplap.policies.ceilings.ledger import HOUR_S, MonthOfSpending, SpendingLedger, last_hour, month_end
 from shiplap.ports import DecisionState
 from shiplap.settings import ClusterSettings
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 DOLLAR = 1_000_000
 STOP = CeilingMode.STOP

@@ -23,7 +23,7 @@ from shiplap.policies.ceilings.ledger import (
     posted,
     running_micros,
 )
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
 
 START = int(datetime(2026, 11, 10, tzinfo=UTC).timestamp())
 

@@ -12,14 +12,17 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence, sorted_evidence
 from shiplap.policies.spot_risk.safer_offerings import KnownSpotRisk, most_of_pool
-from shiplap.policies.spot_risk.spot_choices import _spot_nodes
+from shiplap.policies.spot_risk.spot_choices import spot_nodes
 from shiplap.policies.spot_risk.spot_risk_input import SpotRiskInput
 from shiplap.policies.spot_risk.spot_risk_settings import SpotRiskSettings
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.planner import plan
+from tests.builders.claims import node_claim
+from tests.builders.nodes import node
+from tests.builders.pods import pods
+from tests.builders.pools import pool
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.conformance.given import NOW, node, pods, pool, snapshot_of
-from tests.node_claims import node_claim
+from tests.conformance.given import NOW, snapshot_of
 
 
 def runs(name: str, node_pool: str, zone: str, *, capacity_type: str = "spot") -> tuple[Node, NodeClaim]:
@@ -35,7 +38,7 @@ def counted(pairs: list[tuple[Node, NodeClaim]], *coming: NodeClaim) -> dict[str
     view = ClusterView(nodes=tuple(made for made, _ in pairs))
     manifests = Manifests(node_pools=(pool("batch"), pool("web")))
     claims = (*(claim for _, claim in pairs), *coming)
-    return dict(_spot_nodes(Snapshot(cluster="test", now=NOW, view=view, manifests=manifests, claims=claims)))
+    return dict(spot_nodes(Snapshot(cluster="test", now=NOW, view=view, manifests=manifests, claims=claims)))
 
 
 def test_a_node_and_its_claim_are_one_spot_node_of_their_own_pool() -> None:

@@ -24,8 +24,8 @@ from shiplap.ports import OfferingFailure
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.policies.spot_risk_fakes import FakeSpotEvidence
+from tests.builders.claims import node_claim
 from tests.conformance.catalogues import fake_type
-from tests.node_claims import node_claim
 
 TODAY = 20_000 * DAY_S
 HOUR_S = 3600.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap.aws.userdata.bootstrap import _settable
+from shiplap.aws.userdata.bootstrap import is_settable
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from shiplap.aws.userdata.bootstrap import _settable
     ],
 )
 def test_these_a_kubelet_may_set(key: str) -> None:
-    assert _settable(key)
+    assert is_settable(key)
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_these_a_kubelet_may_set(key: str) -> None:
     ],
 )
 def test_these_it_may_not(key: str) -> None:
-    assert not _settable(key)
+    assert not is_settable(key)

@@ -25,7 +25,7 @@ from shiplap.aws.userdata.render import NODE_CONFIG, user_data
 from shiplap.kubernetes.objects import Taint
 from tests.registries import leave_out_if_unreachable
 from tests.thoroughness import draws
-from tests.unit.userdata.test_user_data import FULL_KUBELET, GOLDEN, PLAIN
+from tests.unit.userdata.written_user_data import FULL_KUBELET, GOLDEN, PLAIN
 
 pytestmark = pytest.mark.thorough
 

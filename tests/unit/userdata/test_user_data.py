@@ -9,7 +9,6 @@ import json
 import os
 import tomllib
 from email import message_from_string
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -22,34 +21,9 @@ from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.kubernetes.objects import ObjectMeta, Taint
 from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec
 from shiplap.manifests.validation.user_data_rules import LIMIT_BYTES
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
+from tests.unit.userdata.written_user_data import FULL_KUBELET, GOLDEN, PLAIN
 
-GOLDEN = Path(__file__).parent / "golden"
-PLAIN = Bootstrap(
-    cluster="demo",
-    endpoint="https://demo.example",
-    ca="Q0E=",
-    family="AL2023",
-    service_cidr="10.100.0.0/16",
-    dns="10.100.0.10",
-    labels={"karpenter.sh/nodepool": "default", "team": "a"},
-    taints=(Taint("dedicated", "NoSchedule", "batch"), Taint("karpenter.sh/unregistered", "NoExecute")),
-    max_pods=29,
-)
-FULL_KUBELET = {
-    "clusterDNS": ["10.100.0.53"],
-    "cpuCFSQuota": False,
-    "evictionHard": {"memory.available": "5%", "nodefs.available": "10%"},
-    "evictionMaxPodGracePeriod": 30,
-    "evictionSoft": {"memory.available": "500Mi"},
-    "evictionSoftGracePeriod": {"memory.available": "1m"},
-    "imageGCHighThresholdPercent": 80,
-    "imageGCLowThresholdPercent": 70,
-    "kubeReserved": {"cpu": "100m", "memory": "1Gi"},
-    "maxPods": 50,
-    "podsPerCore": 10,
-    "systemReserved": {"cpu": "50m"},
-}
 MIME = """MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="BOUNDARY"
 

@@ -116,7 +116,7 @@ def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, e
         access = dev_access(which.cluster)
     else:
         access = load(kubeconfig, context, environment=os.environ, home=Path.home())
-    followed = FollowedCluster(access.context, _region_prices)
+    followed = FollowedCluster(access.context, region_prices)
     seen: Queue[ClusterEvent | SourceRead] = Queue()
     if which.given:
         named = msgspec.structs.replace(which, cluster=access.context) if which.dev and not asked else which
@@ -176,7 +176,7 @@ def _view(sort: str, words: str) -> View:
     return View(sort=sort, filter=words)
 
 
-def _region_prices(region: str) -> tuple[NodePrices, str]:
+def region_prices(region: str) -> tuple[NodePrices, str]:
     """Estimated prices of a Region and their assumption; they need no AWS credentials."""
     if region in embedded.regions():
         return catalog_prices(embedded.load(region)), ""

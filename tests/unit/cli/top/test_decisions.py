@@ -32,8 +32,8 @@ from shiplap_cli.commands.top.stream import StreamLine
 from shiplap_cli.commands.top.view import View
 from shiplap_cli.inputs.cluster_events import SourceProblem
 from shiplap_lab.fakes.stores import FakeRecorder
-from tests.node_claims import node_claim, with_fields
-from tests.unit.cli.top.test_frames import NOON, THREE
+from tests.builders.claims import node_claim, with_fields
+from tests.unit.cli.top.framed import NOON, THREE
 
 DAY_S = 24 * 3600.0
 FRAMES = Path(__file__).parents[1] / "frames"

@@ -17,20 +17,13 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap_cli.commands.top.followed_cluster import FollowedCluster
 from shiplap_cli.commands.top.followed_install import ClaimsRead
 from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
-from tests.kubernetes_objects import typed_node, typed_pod
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
+from tests.builders.nodes import node
+from tests.builders.pods import pod
 
 NOW = 1_767_268_800.0
+BORN = {"creationTimestamp": "2026-01-01T11:00:00Z"}
 PRICES = NodePrices(others={"m5.large": (Offering("z", "on-demand", 0.1),)})
-
-
-def node(name: str) -> Node:
-    return typed_node(name, instance_type="m5.large", zone="z")
-
-
-def pod(name: str, on: str = "", phase: str = "Running", **spec: Any) -> Pod:
-    born = {"creationTimestamp": "2026-01-01T11:00:00Z"}
-    return typed_pod(name, "500m", namespace="web", on=on, phase=phase, metadata=born, **spec)
 
 
 def followed(*seen: ClusterEvent) -> FollowedCluster:
@@ -50,7 +43,12 @@ def claim(name: str, on: str = "", **fields: Any) -> NodeClaim:
     return node_claim(name=name, **known | fields)
 
 
-LISTED = (ObjectsListed("nodes", (node("a"), node("b"))), ObjectsListed("pods", (pod("x", "a"), pod("y"))))
+LISTED = (
+    ObjectsListed(
+        "nodes", (node("a", instance_type="m5.large", zone="z"), node("b", instance_type="m5.large", zone="z"))
+    ),
+    ObjectsListed("pods", (pod("x", "500m", node="a"), pod("y", "500m", phase="Running", metadata=BORN))),
+)
 
 
 def test_what_was_listed_is_drawn() -> None:
@@ -63,18 +61,26 @@ def test_what_was_listed_is_drawn() -> None:
 
 
 def test_a_pod_that_is_bound_moves_to_its_node() -> None:
-    picture = drawn(*LISTED, ObjectChanged("pods", pod("y", "b")))
+    picture = drawn(*LISTED, ObjectChanged("pods", pod("y", "500m", node="b")))
     assert [[p.name for p in item.pods] for item in picture.nodes] == [["x"], ["y"]]
     assert picture.pending == ()
 
 
 def test_a_pod_that_ends_leaves_its_node() -> None:
-    for gone in (ObjectChanged("pods", pod("x", "a", "Succeeded")), ObjectChanged("pods", pod("x", "a"), gone=True)):
+    for gone in (
+        ObjectChanged("pods", pod("x", "500m", node="a", phase="Succeeded")),
+        ObjectChanged("pods", pod("x", "500m", node="a"), gone=True),
+    ):
         assert drawn(*LISTED, gone).nodes[0].pods == ()
 
 
 def test_a_node_that_goes_takes_its_box_along() -> None:
-    assert [item.name for item in drawn(*LISTED, ObjectChanged("nodes", node("a"), gone=True)).nodes] == ["b"]
+    assert [
+        item.name
+        for item in drawn(
+            *LISTED, ObjectChanged("nodes", node("a", instance_type="m5.large", zone="z"), gone=True)
+        ).nodes
+    ] == ["b"]
 
 
 def test_pods_seen_before_their_node() -> None:
@@ -104,7 +110,7 @@ def test_prices_are_asked_for_once_for_each_region_and_what_they_assume_is_said(
     for seen in LISTED:
         following.apply(seen)
     assert following.picture(NOW).missing == ("nodes do not say their Region",)
-    there = node("c")
+    there = node("c", instance_type="m5.large", zone="z")
     marks = there.metadata.labels | {"topology.kubernetes.io/region": "eu-west-1"}
     following.apply(ObjectChanged("nodes", replace(there, metadata=replace(there.metadata, labels=marks))))
     following.picture(NOW)
@@ -115,16 +121,23 @@ def test_prices_are_asked_for_once_for_each_region_and_what_they_assume_is_said(
 
 _NAMES = st.sampled_from("abcd")
 _CHANGES = st.one_of(
-    st.builds(lambda name, gone: ObjectChanged("nodes", node(name), gone), _NAMES, st.booleans()),
     st.builds(
-        lambda name, on, phase, gone: ObjectChanged("pods", pod(name, on, phase), gone),
+        lambda name, gone: ObjectChanged("nodes", node(name, instance_type="m5.large", zone="z"), gone),
+        _NAMES,
+        st.booleans(),
+    ),
+    st.builds(
+        lambda name, on, phase, gone: ObjectChanged("pods", pod(name, "500m", node=on, phase=phase), gone),
         st.sampled_from("uvwxyz"),
         st.sampled_from(["", "a", "b", "c"]),
         st.sampled_from(["Pending", "Running", "Failed"]),
         st.booleans(),
     ),
     st.builds(lambda names: ObjectsListed("nodes", tuple(map(node, sorted(names)))), st.sets(_NAMES)),
-    st.builds(lambda names: ObjectsListed("pods", tuple(pod(name, "a") for name in sorted(names))), st.sets(_NAMES)),
+    st.builds(
+        lambda names: ObjectsListed("pods", tuple(pod(name, "500m", node="a") for name in sorted(names))),
+        st.sets(_NAMES),
+    ),
 )
 
 
@@ -156,7 +169,14 @@ def test_nodes_are_drawn_by_their_claims_whichever_comes_first() -> None:
     claims = ClaimsRead((claim("c-1", "a", tier=2), claim("c-2")))
     after, before = drawn(*LISTED, claims), drawn(claims, *LISTED)
     assert after == before
-    whole = picture_of_cluster("prod", NOW, [node("a"), node("b")], [pod("x", "a"), pod("y")], claims.claims, PRICES)
+    whole = picture_of_cluster(
+        "prod",
+        NOW,
+        [node("a", instance_type="m5.large", zone="z"), node("b", instance_type="m5.large", zone="z")],
+        [pod("x", "500m", node="a"), pod("y", "500m", phase="Running", metadata=BORN)],
+        claims.claims,
+        PRICES,
+    )
     assert after.nodes == whole.nodes
     assert [(item.name, item.tier, item.hourly) for item in after.nodes] == [
         ("a", 2, 0.03),
@@ -171,7 +191,7 @@ def test_a_claim_that_is_over_or_whose_node_has_come_is_drawn_no_more() -> None:
     following.apply(ClaimsRead((claim("c-2", "b", tier=1),)))
     found = following.picture(NOW).nodes
     assert [(item.name, item.tier) for item in found] == [("a", 0), ("b", 1)]
-    following.apply(ObjectChanged("nodes", node("b"), gone=True))
+    following.apply(ObjectChanged("nodes", node("b", instance_type="m5.large", zone="z"), gone=True))
     assert [item.name for item in following.picture(NOW).nodes] == ["a", "b"]
     assert following.picture(NOW).nodes[1].state is NodePictureState.STARTING
     following.apply(ClaimsRead(()))

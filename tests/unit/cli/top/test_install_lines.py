@@ -35,8 +35,8 @@ from shiplap_cli.installs import installed
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeJoins, FakeState
 from shiplap_lab.policies.sleep_fakes import FakeSleep
-from tests.conformance.test_price_rules import priced
-from tests.node_claims import node_claim
+from tests.builders.claims import node_claim
+from tests.conformance.priced_pools import priced
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC).timestamp()
 WORDS = "this month $300.00 spent, $24.00 reserved, forecast $324.00"

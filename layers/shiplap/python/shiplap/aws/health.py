@@ -64,7 +64,7 @@ class Ec2Health:
             with aws_errors("describe instance status"):
                 for page in pages:
                     for status in page["InstanceStatuses"]:
-                        problems.update(_ailments(status))
+                        problems.update(ailments(status))
         return tuple(sorted(problems))
 
     @readable
@@ -84,7 +84,8 @@ class Ec2Health:
         return frozenset(item["awayFrom"] for item in shifts if item["appliedStatus"] == "APPLIED")
 
 
-def _ailments(status: InstanceStatusTypeDef) -> Iterator[InstanceProblem]:
+def ailments(status: InstanceStatusTypeDef) -> Iterator[InstanceProblem]:
+    """Yield the impairments and announced events of an instance."""
     instance_id = status["InstanceId"]
     for kind, summary in (("instance", status.get("InstanceStatus")), ("system", status.get("SystemStatus"))):
         if summary is not None and summary.get("Status") == "impaired":

@@ -256,7 +256,7 @@ class KubernetesClient:
             query["fieldSelector"] = selector
         version = resource_version
         for line in self._transport.lines(path, query, timeout_s):
-            event = _watch_event(kind, line, version)
+            event = read_watch_event(kind, line, version)
             version = event.resource_version
             yield event
 
@@ -488,7 +488,7 @@ def _with_workloads(view: ClusterView, lists: _ViewLists) -> ClusterView:
     )
 
 
-def _watch_event(kind: str, line: bytes, before: str) -> WatchEvent:
+def read_watch_event(kind: str, line: bytes, before: str) -> WatchEvent:
     """A line of a watch; where it does not say its version, the one `before` it stands."""
     what = f"watch of {kind}"
     frame = _decode(_FRAME, line, what)

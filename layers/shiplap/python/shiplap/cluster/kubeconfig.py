@@ -233,7 +233,7 @@ def _access(files: Sequence[tuple[Path, _File]], wanted: str) -> Access:
         context=name,
         server=cluster.server,
         namespace=context.namespace or "default",
-        authority=_pem(
+        authority=pem_of(
             path,
             cluster.certificate_authority_data,
             cluster.certificate_authority,
@@ -258,15 +258,15 @@ def _known(contexts: Mapping[str, object]) -> str:
 
 
 def _client(path: Path, user: UserEntry, document: str) -> Pem | None:
-    certificate = _pem(path, user.client_certificate_data, user.client_certificate, document, "client-certificate")
-    key = _pem(path, user.client_key_data, user.client_key, document, "client-key")
+    certificate = pem_of(path, user.client_certificate_data, user.client_certificate, document, "client-certificate")
+    key = pem_of(path, user.client_key_data, user.client_key, document, "client-key")
     if bool(certificate) != bool(key):
         missing = "client-key" if certificate else "client-certificate"
         raise InvalidInput(str(path), "is missing beside the other half", document=document, field=missing)
     return Pem(certificate, key) if certificate else None
 
 
-def _pem(path: Path, data: str, file: str, document: str, field: str) -> str:
+def pem_of(path: Path, data: str, file: str, document: str, field: str) -> str:
     """PEM text from base64 in the kubeconfig, or from a file, relative to the kubeconfig; data counts first."""
     try:
         if data:

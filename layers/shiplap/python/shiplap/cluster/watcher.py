@@ -290,7 +290,7 @@ def poll_once(watches: Sequence[KindWatch], tracker: Tracker) -> ChangeBatch:
     return tracker.take()
 
 
-class _Pace:
+class EditPace:
     """Decides when a watcher passes changes on, in epoch seconds.
 
     It passes edits on once in MANIFESTS_S, taken room after ROOM_S, all other changes at once.
@@ -356,7 +356,7 @@ def change_batches(
         arguments = (KindWatch(api, kind), clock, deadline_at, pause, stop, queue)
         Thread(target=_read, args=arguments, name=f"watch-{kind}", daemon=True).start()
     tracker = Tracker(manifests=manifests, buffers=buffers)
-    pace = _Pace(tracker, deadline_at, gather_s)
+    pace = EditPace(tracker, deadline_at, gather_s)
     unseen = set(KINDS)
     try:
         while (now := clock.now()) < deadline_at and not (retired is not None and retired.is_set()):

@@ -370,7 +370,7 @@ class Consolidator:
             best = max(best, batched, key=self._gain)
         taken = {node for proposal in best for node in proposal.nodes}
         return ConsolidationResult(
-            tuple(_merged(best)), {name: reason for name, reason in refused.items() if name not in taken}
+            tuple(merged_proposals(best)), {name: reason for name, reason in refused.items() if name not in taken}
         )
 
     def _none_may_go_alone(self, candidates: Sequence[Candidate], allowed: Mapping[str, int]) -> dict[str, str] | None:
@@ -379,7 +379,7 @@ class Consolidator:
         The order of the candidates does not matter then. Returns None where several may go, or a node may gain.
         """
         alone = _alone(candidates, allowed)
-        if len(alone) == SINGLES or len(_within(candidates, allowed)) > 1:
+        if len(alone) == SINGLES or len(within_budgets(candidates, allowed)) > 1:
             return None
         if any(map(self._may_gain_alone, alone)):
             return None
@@ -408,8 +408,8 @@ class Consolidator:
         As many of the dearest ones are tried, too: where moves cost nearly what nodes do, they gain a little more.
         `refused` takes up nodes that cannot go.
         """
-        ordered, dearest = _within(candidates, allowed), _within(by_price, allowed)
-        attempts = _attempts(ordered, _alone(candidates, allowed))
+        ordered, dearest = within_budgets(candidates, allowed), within_budgets(by_price, allowed)
+        attempts = attempts_of(ordered, _alone(candidates, allowed))
         refinements = _REFINEMENTS if len(ordered) > SINGLES else 0
         searched = sum(len(some) <= _MOST_SEARCHED for some in attempts)
         effort_s = self._settings.improve_s * _SELECTION_SHARE / searched if searched else 0.0
@@ -422,7 +422,7 @@ class Consolidator:
             if in_vain == _IN_VAIN:
                 break
         for _ in range(refinements):
-            between = _between(best.size, tried)
+            between = sizes_between(best.size, tried)
             tried.update(between)
             for size in between:
                 best = self._better(best, ordered[:size], refused, effort_s)
@@ -445,11 +445,11 @@ class Consolidator:
         `refused` takes up nodes that cannot go.
         """
         tried = in_vain = 0
-        most_in_vain = SINGLES if len(_within(ordered, allowed)) <= _QUICK_TRIALS else _IN_VAIN
-        for more in _further(ordered) if best.proposals else ():
+        most_in_vain = SINGLES if len(within_budgets(ordered, allowed)) <= _QUICK_TRIALS else _IN_VAIN
+        for more in further_attempts(ordered) if best.proposals else ():
             going = {node for proposal in best.proposals for node in proposal.nodes}
             together = [item for item in ordered if item.name in going or item in more]
-            if len(together) < len(going) + len(more) or len(_within(together, allowed)) < len(together):
+            if len(together) < len(going) + len(more) or len(within_budgets(together, allowed)) < len(together):
                 continue
             if not round(self._most_gain_of(together), 8) > _rounded_gain(best):
                 continue
@@ -561,7 +561,7 @@ class Consolidator:
         Where that cannot be computed there is only the first; the next decision proposes the others.
         """
         removed = [candidate.name for candidate in going]
-        batches = _batches(going)
+        batches = batches_of(going)
         proposals: list[DisruptionProposal] = []
         for batch in batches:
             effort_s = self._settings.improve_s * (1 - _SELECTION_SHARE) / len(batches)
@@ -713,7 +713,7 @@ def _is_reserved(candidate: Candidate) -> bool:
     return candidate.node.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED
 
 
-def _merged(proposals: Sequence[DisruptionProposal]) -> list[DisruptionProposal]:
+def merged_proposals(proposals: Sequence[DisruptionProposal]) -> list[DisruptionProposal]:
     """Merge nodes without replacements into commands of bounded size: none of them can fail for the others."""
     alone = sorted(
         (proposal for proposal in proposals if not proposal.replacements), key=lambda proposal: proposal.nodes
@@ -746,7 +746,7 @@ def _joined(proposals: Sequence[DisruptionProposal]) -> DisruptionProposal:
     )
 
 
-def _within(ordered: Sequence[Candidate], allowed: Mapping[str, int]) -> list[Candidate]:
+def within_budgets(ordered: Sequence[Candidate], allowed: Mapping[str, int]) -> list[Candidate]:
     """The first candidates of each NodePool that its budgets allow."""
     left = dict(allowed)
     taken = []
@@ -758,7 +758,7 @@ def _within(ordered: Sequence[Candidate], allowed: Mapping[str, int]) -> list[Ca
     return taken
 
 
-def _batches(going: Sequence[Candidate]) -> list[list[Candidate]]:
+def batches_of(going: Sequence[Candidate]) -> list[list[Candidate]]:
     """Nodes by NodePool and zone in runs of about equal length, none longer than a command may be."""
     by_place = sorted(going, key=lambda item: (item.pool.metadata.name, item.node.metadata.labels.get(labels.ZONE, "")))
     number = -(-len(by_place) // MOST_NODES)
@@ -771,7 +771,7 @@ def _rounded_gain(attempt: _Attempt) -> float:
     return round(attempt.gain, 8)
 
 
-def _between(best: int, tried: Collection[int]) -> list[int]:
+def sizes_between(best: int, tried: Collection[int]) -> list[int]:
     """Sizes half-way from the best one to the next that were tried, while some lie between."""
     below = max((size for size in tried if size < best), default=best)
     above = min((size for size in tried if size > best), default=best)
@@ -783,13 +783,13 @@ def _alone(ordered: Sequence[Candidate], allowed: Mapping[str, int]) -> list[Can
     return [item for item in ordered if allowed.get(item.pool.metadata.name, 0) > 0][:SINGLES]
 
 
-def _further(ordered: Sequence[Candidate]) -> Iterable[Sequence[Candidate]]:
+def further_attempts(ordered: Sequence[Candidate]) -> Iterable[Sequence[Candidate]]:
     """Return what to try beside the best attempt: each candidate, and of a few candidates every two."""
     pairs = itertools.combinations(ordered, 2) if len(ordered) <= SINGLES else ()
     return itertools.chain(((candidate,) for candidate in ordered), pairs)
 
 
-def _attempts(ordered: Sequence[Candidate], alone: Sequence[Candidate]) -> list[Sequence[Candidate]]:
+def attempts_of(ordered: Sequence[Candidate], alone: Sequence[Candidate]) -> list[Sequence[Candidate]]:
     """Prefixes, of a few candidates all of them and of many ever fewer; and a few candidates each alone."""
     total = len(ordered)
     sizes = {size for size in range(1, total + 1) if total <= SINGLES or size & (size - 1) == 0}

@@ -73,9 +73,9 @@ class Simulator:
         self.buffered = names.intersection(name for buffer in first.buffers for name in buffer.nodes)
         self._lacking = frozenset(pool.node_pool for pool in first.static_pools if pool.present < pool.replicas)
         self._snapshot = snapshot
-        kept = _kept_by_buffers(snapshot, first, names)
+        kept = kept_by_buffers(snapshot, first, names)
         if gone or view.unbound or kept:
-            view = replace(view, pods=(*_with_plan_applied(view.pods, homes, names, gone), *kept))
+            view = replace(view, pods=(*with_plan_applied(view.pods, homes, names, gone), *kept))
         self._moving = view.of_pods(reschedulable_pods)
         self._view, self._protected, self._staying = view, frozenset(protected), names - gone
         self._joined = {claim.name for claim in paired.values()}
@@ -235,7 +235,7 @@ def _nothing_to_plan(snapshot: Snapshot, gone: Collection[str]) -> bool:
     return not snapshot.view.unbound
 
 
-def _kept_by_buffers(snapshot: Snapshot, plan: Plan, names: Collection[str]) -> tuple[Pod, ...]:
+def kept_by_buffers(snapshot: Snapshot, plan: Plan, names: Collection[str]) -> tuple[Pod, ...]:
     """The virtual pods on Nodes: a pod that was moved into their room would have a node launched for them."""
     if not plan.buffers:
         return ()
@@ -244,7 +244,7 @@ def _kept_by_buffers(snapshot: Snapshot, plan: Plan, names: Collection[str]) -> 
     return tuple(pod for pod in pods_in_place(snapshot, plan.buffers) if pod.spec.node_name in names)
 
 
-def _with_plan_applied(
+def with_plan_applied(
     pods: Iterable[Pod], homes: dict[tuple[str, str], str], names: Collection[str], gone: Collection[str]
 ) -> Iterable[Pod]:
     """Pods with the plan for those that wait, or whose node is leaving, carried out.

@@ -84,7 +84,7 @@ def assign_instances(
     instances = sorted(instances, key=lambda instance: instance.id)[: len(claims)]
     moves = []
     for claim, instance in zip(claims, instances, strict=False):
-        changes = _launch_changes(claim, instance, types.get(instance.instance_type))
+        changes = launch_changes(claim, instance, types.get(instance.instance_type))
         if needs_zone_ids(context):
             _add_zone_id(changes, instance, types.get(instance.instance_type))
         changes |= {"changed_at": now, "deadline_at": now + attempt.patience_s(claim.plan.node_pool)}
@@ -151,7 +151,7 @@ def _report_failed(failed: Sequence[NodeClaim], types: Mapping[str, InstanceType
     context.publish(*(claim_events.of_claim(claim_events.FAILED, claim, now, reason=claim.failure) for claim in failed))
 
 
-def _launch_changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> ClaimChanges:
+def launch_changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> ClaimChanges:
     """Return the changes to a claim that a launch settles."""
     launched = LaunchedInstance(
         id=instance.id,
@@ -162,7 +162,7 @@ def _launch_changes(claim: NodeClaim, instance: Instance, instance_type: Instanc
         subnet=instance.subnet,
         security_groups=instance.security_groups,
     )
-    changes: ClaimChanges = {"instance": launched, "hourly": _price(claim, instance, instance_type)}
+    changes: ClaimChanges = {"instance": launched, "hourly": price_of_instance(claim, instance, instance_type)}
     if instance_type is not None:
         ami, own_hash = instance.ami or instance_type.ami, instance_type.kubelet_hash
         bought = offering_of(instance, instance_type)
@@ -210,7 +210,7 @@ def _settled_labels(instance: Instance, instance_type: InstanceType) -> dict[str
     return {**settled, **bought, labels.CAPACITY_TYPE: instance.capacity_type}
 
 
-def _price(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> float:
+def price_of_instance(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> float:
     """USD per hour of the offering the instance runs on.
 
     Where the catalogue knows none, the highest price of its type in other zones, or else what was planned.

@@ -61,7 +61,7 @@ def learn(context: FlowContext, claim: NodeClaim, node: Node) -> dict[str, int]:
         StoreError: nothing may be planned with this node until its truth is stored.
     """
     now = context.clock.now()
-    context.capacity.observe(_observation(claim, node, now))
+    context.capacity.observe(observation_of(claim, node, now))
     short = _short(claim, node)
     if short and not seems_broken(claim, node):
         context.state.mark_missed(claim.cluster, _uids(claim), now)
@@ -95,7 +95,7 @@ def learn_from_joined(context: FlowContext, joined: Sequence[tuple[NodeClaim, No
             known = smallest.setdefault((*alike, resource), (amount, node.metadata.name))
             smallest[*alike, resource] = min(known, (amount, node.metadata.name))
     for name in sorted({name for _, name in smallest.values()}):
-        context.capacity.observe(_observation(*seen[name], now))
+        context.capacity.observe(observation_of(*seen[name], now))
     missed = [claim for claim, node in joined if _short(claim, node) and not seems_broken(claim, node)]
     missed_pods = {uid for claim in missed for uid in _uids(claim)}
     if missed_pods:
@@ -103,7 +103,8 @@ def learn_from_joined(context: FlowContext, joined: Sequence[tuple[NodeClaim, No
     return frozenset(missed_pods)
 
 
-def _observation(claim: NodeClaim, node: Node, now: float) -> Observation:
+def observation_of(claim: NodeClaim, node: Node, now: float) -> Observation:
+    """Return the room that a node reports beside the room that was predicted for it."""
     return Observation(
         ami=claim.known_instance.ami,
         instance_type=claim.known_instance.type,

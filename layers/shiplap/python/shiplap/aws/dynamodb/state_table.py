@@ -95,8 +95,8 @@ class DynamoState:
         self._table = table
         self._sleep = sleep
         self._account = DynamoAccount(client, table, sleep)
-        self._read = StagedItems(client, table, _claim, sleep)
-        self._commands = StagedItems(client, table, _command, sleep)
+        self._read = StagedItems(client, table, claim_of_item, sleep)
+        self._commands = StagedItems(client, table, command_of_item, sleep)
 
     def read(self, cluster: str, now: float) -> DecisionState:
         epoch = 0
@@ -112,7 +112,7 @@ class DynamoState:
             elif kind == POD and float_of(item, EXPIRY) > now:
                 missed.add(rest)
             elif kind == REFUSED and float_of(item, EXPIRY) > now:
-                refused[rest] = _refusals(item)
+                refused[rest] = refusals_of_item(item)
             elif kind == FUTILE and float_of(item, EXPIRY) > now:
                 futile[rest] = float_of(item, "created_at")
             elif kind == PROVEN:
@@ -153,9 +153,9 @@ class DynamoState:
         counted: CountChange | None = None,
     ) -> int:
         check_new_claims(cluster, claims)
-        items = [*map(_command_item, commands), *map(_claim_item, claims)]
+        items = [*map(item_of_command, commands), *map(item_of_claim, claims)]
         counters = self._counters(cluster, counted) if counted is not None else []
-        for group in _groups(items, beside=len(counters)):
+        for group in transactions_of(items, beside=len(counters)):
             self._commit_group(cluster, epoch, group, counters)
             epoch, counters = epoch + 1, []
         return epoch
@@ -181,7 +181,7 @@ class DynamoState:
                 *({"Put": {"TableName": self._table, "Item": item, **new}} for item in items),
             ],
         }
-        self._transact(request, lambda error: _explain(error, cluster, epoch, len(counters)))
+        self._transact(request, lambda error: raise_cancelled_commit(error, cluster, epoch, len(counters)))
 
     def _counters(self, cluster: str, change: CountChange) -> list[Any]:
         """Actions that add to the account's counters, and note it, if the cluster's note is the one before."""
@@ -206,7 +206,7 @@ class DynamoState:
     def count_spending(self, cluster: str, change: CountChange) -> bool:
         request = {"ClientRequestToken": uuid4().hex, "TransactItems": self._counters(cluster, change)}
         try:
-            self._transact(request, lambda error: _explain(error, cluster, 0, 1))
+            self._transact(request, lambda error: raise_cancelled_commit(error, cluster, 0, 1))
         except EpochMoved:
             return False
         return True
@@ -246,13 +246,13 @@ class DynamoState:
         self, command: DisruptionCommand, to: CommandState, **changes: Unpack[CommandChanges]
     ) -> DisruptionCommand:
         after = advanced(command, to, changes)
-        if not put_if(self._client, self._table, _command_item(after), *of_version(command.version)):
+        if not put_if(self._client, self._table, item_of_command(after), *of_version(command.version)):
             raise ConditionFailed(f"command {command.name} is no longer at version {command.version}")
         return after
 
     def claim(self, cluster: str, name: str) -> NodeClaim | None:
         item = get(self._client, self._table, _claim_key(cluster, name))
-        return None if item is None else _claim(item)
+        return None if item is None else claim_of_item(item)
 
     def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
         if not instance_id:  # no key of an index is empty
@@ -260,7 +260,7 @@ class DynamoState:
         by_instance = (INSTANCE_ID_INDEX.partition_key, instance_id)
         for key in query(self._client, self._table, by_instance, index=INSTANCE_ID_INDEX.name, consistent=False):
             item = get(self._client, self._table, {"cluster": key["cluster"], "item": key["item"]})
-            if item is not None and (claim := _claim(item)).instance_id == instance_id:
+            if item is not None and (claim := claim_of_item(item)).instance_id == instance_id:
                 return claim
         return None
 
@@ -274,7 +274,7 @@ class DynamoState:
 
     def advance(self, claim: NodeClaim, to: ClaimState, **changes: Unpack[ClaimChanges]) -> NodeClaim:
         after = advanced_claim(claim, to, changes)
-        if not put_if(self._client, self._table, _claim_item(after), *of_version(claim.version)):
+        if not put_if(self._client, self._table, item_of_claim(after), *of_version(claim.version)):
             raise ConditionFailed(f"claim {claim.name} is no longer at version {claim.version}")
         return after
 
@@ -287,7 +287,7 @@ class DynamoState:
             "ClientRequestToken": uuid4().hex,
             "TransactItems": [self._replace(claim) for claim in after],
         }
-        self._transact(request, lambda error: _explain_moves(error, moves))
+        self._transact(request, lambda error: raise_cancelled_moves(error, moves))
         return after
 
     def _replace(self, claim: NodeClaim) -> dict[str, Any]:
@@ -295,7 +295,7 @@ class DynamoState:
         return {
             "Put": {
                 "TableName": self._table,
-                "Item": _claim_item(claim),
+                "Item": item_of_claim(claim),
                 "ConditionExpression": "#version = :version",
                 "ExpressionAttributeNames": placeholders(["version"]),
                 "ExpressionAttributeValues": {":version": number(claim.version - 1)},
@@ -318,7 +318,7 @@ class DynamoState:
 
     def adopt(self, claim: NodeClaim) -> bool:
         condition, failed = "attribute_not_exists(#item) OR #state = :failed", {":failed": text(ClaimState.FAILED)}
-        return put_if(self._client, self._table, _claim_item(claim), condition, ["item", "state"], failed)
+        return put_if(self._client, self._table, item_of_claim(claim), condition, ["item", "state"], failed)
 
     def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
         return self._account.mark_unavailable(failures, now)
@@ -396,7 +396,7 @@ class DynamoState:
         return self._account.frozen_at()
 
 
-def _refusals(item: Item) -> Refusals:
+def refusals_of_item(item: Item) -> Refusals:
     """Items of older versions lack `tries`, `launched_at` and `like`."""
     return Refusals(
         tuple(sorted(item["claims"]["SS"])),
@@ -407,7 +407,7 @@ def _refusals(item: Item) -> Refusals:
     )
 
 
-def _explain(error: ClientError, cluster: str, epoch: int, counters: int) -> None:
+def raise_cancelled_commit(error: ClientError, cluster: str, epoch: int, counters: int) -> None:
     """Raise what a cancelled transaction means; return when it only ran into another one and may be tried again.
 
     After the epoch come `counters` that others move as well.
@@ -420,7 +420,8 @@ def _explain(error: ClientError, cluster: str, epoch: int, counters: int) -> Non
     _check_repeatable(codes, error)
 
 
-def _explain_moves(error: ClientError, moves: Sequence[Move]) -> None:
+def raise_cancelled_moves(error: ClientError, moves: Sequence[Move]) -> None:
+    """Raise which of the moves another writer came before; return where they may be repeated."""
     codes = _cancellations(error)
     for code, move in zip(codes, moves, strict=False):
         if code == "ConditionalCheckFailed":
@@ -442,7 +443,7 @@ def _check_repeatable(codes: Sequence[str], error: ClientError) -> None:
         raise StoreError(f"the claims could not be written: {error}") from error
 
 
-def _groups(items: Sequence[Item], beside: int) -> Iterator[Sequence[Item]]:
+def transactions_of(items: Sequence[Item], beside: int) -> Iterator[Sequence[Item]]:
     """Runs of items that fit into one transaction beside the epoch, by count and by size.
 
     `beside` actions are in the first one as well.
@@ -472,7 +473,8 @@ def _claim_key(cluster: str, name: str) -> dict[str, Value]:
     return _key(_partition_key(cluster, zlib.crc32(name.encode()) % SHARDS), f"{CLAIM}#{name}")
 
 
-def _claim_item(claim: NodeClaim) -> Item:
+def item_of_claim(claim: NodeClaim) -> Item:
+    """Return the item that a claim is stored as."""
     stored = written_claim(claim)
     item = {
         **_claim_key(claim.cluster, claim.name),
@@ -481,7 +483,7 @@ def _claim_item(claim: NodeClaim) -> Item:
         "version": number(claim.version),
     }
     if claim.state is not ClaimState.GONE or claim.is_metered:
-        item[STAGE_INDEX.sort_key] = text(f"{_stage(claim.state)}#{claim.name}")
+        item[STAGE_INDEX.sort_key] = text(f"{stage_of_state(claim.state)}#{claim.name}")
     if claim.instance_id:
         item[INSTANCE_ID_INDEX.partition_key] = text(claim.instance_id)
     end = forgotten_at(claim)
@@ -494,7 +496,8 @@ def _commands_key(cluster: str) -> str:
     return f"{cluster}#commands"
 
 
-def _command_item(command: DisruptionCommand) -> Item:
+def item_of_command(command: DisruptionCommand) -> Item:
+    """Return the item that a command is stored as."""
     item = {
         **_key(_commands_key(command.cluster), f"{COMMAND}#{command.name}"),
         "command": text(written_command(command)),
@@ -507,14 +510,16 @@ def _command_item(command: DisruptionCommand) -> Item:
     return {**item, STAGE_INDEX.sort_key: text(f"{UNSETTLED_STAGE}#{command.name}")}
 
 
-def _command(item: Item) -> DisruptionCommand:
+def command_of_item(item: Item) -> DisruptionCommand:
+    """Return the command that an item holds."""
     try:
         return read_command(item["command"]["S"])
     except msgspec.DecodeError as error:
         raise StoreError(f"{item['item']['S']} cannot be read as a command: {error}") from error
 
 
-def _stage(state: ClaimState) -> str:
+def stage_of_state(state: ClaimState) -> str:
+    """Return the part of the index that claims in this state are listed in."""
     if state in UNSETTLED:
         return UNSETTLED_STAGE
     if state is ClaimState.GONE:
@@ -522,7 +527,8 @@ def _stage(state: ClaimState) -> str:
     return FAILED_STAGE if state is ClaimState.FAILED else SETTLED_STAGE
 
 
-def _claim(item: Item) -> NodeClaim:
+def claim_of_item(item: Item) -> NodeClaim:
+    """Return the claim that an item holds."""
     try:
         stored = item["claim"]
         return read_claim(stored["S"] if "S" in stored else bytes(stored["B"]))

@@ -302,7 +302,7 @@ class Ec2Compute:
             ]
             reservations = self._ec2.describe_instances(Filters=filters)["Reservations"]
         shown = (seen for item in reservations for seen in item["Instances"])
-        return next((_failure(seen) for seen in shown if _instance(seen).cluster in ("", cluster)), None)
+        return next((_failure(seen) for seen in shown if run_instances_parameters(seen).cluster in ("", cluster)), None)
 
     @readable
     def images(self, instance_ids: Sequence[str]) -> dict[str, str]:
@@ -396,7 +396,7 @@ class Ec2Compute:
         with aws_errors("describe instances"):
             for page in pages:
                 for reservation in page["Reservations"]:
-                    yield from (_instance(seen) for seen in reservation["Instances"])
+                    yield from (run_instances_parameters(seen) for seen in reservation["Instances"])
 
 
 _ALWAYS_RESERVED = ("capacity-block", "interruptible-capacity-reservation")
@@ -410,7 +410,7 @@ def _capacity_type(seen: InstanceTypeDef) -> str:
     return labels.SPOT if seen.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND
 
 
-def _instance(seen: InstanceTypeDef) -> Instance:
+def run_instances_parameters(seen: InstanceTypeDef) -> Instance:
     """Raises LookupError, AttributeError, ValueError: it lacks what EC2 always tells of an instance."""
     if not seen["InstanceId"]:
         raise ValueError("an instance without an id")
@@ -438,7 +438,7 @@ def _instance(seen: InstanceTypeDef) -> Instance:
 
 def _failure(seen: InstanceTypeDef) -> OfferingFailure:
     """The end of an instance as a failure of its launch."""
-    known = _instance(seen)
+    known = run_instances_parameters(seen)
     reason = seen.get("StateReason", {})
     text = reason.get("Message", "") or seen.get("StateTransitionReason", "")
     code = reason.get("Code", "") or text.partition(":")[0]

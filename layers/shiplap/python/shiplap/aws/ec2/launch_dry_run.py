@@ -83,7 +83,9 @@ def _run(
     subnets = fleet_requests.subnet_ids(request)
     refusals: list[str] = []
     for zone in sorted(overrides)[:_MOST_SUBNETS]:
-        asked = _instance(request, config.template, overrides[zone].instance_type, subnets[zone], install)
+        asked = run_instances_parameters(
+            request, config.template, overrides[zone].instance_type, subnets[zone], install
+        )
         refusal = _refusal("run instances", lambda asked=asked: ec2.run_instances(**asked))  # type: ignore[misc]
         if not refusal:
             return None
@@ -93,7 +95,7 @@ def _run(
     return _problem("RunInstancesAuthCheckFailed", refusals[0])
 
 
-def _instance(
+def run_instances_parameters(
     request: FleetRequest, template: LaunchTemplate, instance_type: str, subnet_id: str, install: str
 ) -> dict[str, Any]:
     """RunInstances' parameters; the subnet goes on each interface, as a template with interfaces wants it."""

@@ -153,7 +153,7 @@ class Ec2CatalogSource:
             types=types,
             zones=zones_by_type(self._ec2),
             zone_ids=zone_ids(self._ec2),
-            prices=_merged(types, on_demand, spot, known),
+            prices=merged_prices(types, on_demand, spot, known),
         )
         digest = sha256(msgspec.msgpack.encode(catalog, order="deterministic")).hexdigest()
         return msgspec.structs.replace(
@@ -178,7 +178,7 @@ def _or_nothing(what: str, fetch: Callable[[], Mapping[str, _Answer]]) -> Mappin
         return {}
 
 
-def _merged(
+def merged_prices(
     types: tuple[Ec2InstanceType, ...],
     on_demand: Mapping[str, float],
     spot: Mapping[str, tuple[ZonePrice, ...]],

@@ -76,7 +76,7 @@ def on_demand_prices(pricing: PricingClient, region: str) -> dict[str, float]:
     """
     currency = "CNY" if region.startswith("cn-") else "USD"
     tenancy, family = _SHARED
-    shared = dict(_prices(_offers(pricing, region, tenancy, family), currency))
+    shared = dict(prices_of_offers(_offers(pricing, region, tenancy, family), currency))
     if not shared:
         raise AwsError(f"the price list of {region} holds nothing for {family}")
     return {**_bare_metal_prices(pricing, region, currency), **shared}
@@ -85,7 +85,7 @@ def on_demand_prices(pricing: PricingClient, region: str) -> dict[str, float]:
 def _bare_metal_prices(pricing: PricingClient, region: str, currency: str) -> dict[str, float]:
     """None where they cannot be had: those known before, or estimates, stand in for them."""
     try:
-        return dict(_prices(_offers(pricing, region, *_BARE_METAL), currency))
+        return dict(prices_of_offers(_offers(pricing, region, *_BARE_METAL), currency))
     except AwsError as error:
         _LOG.warning("no fresh prices of bare metal: %s", error, extra={"region": region, "code": error.code})
         return {}
@@ -112,7 +112,8 @@ def _offers(pricing: PricingClient, region: str, tenancy: str, family: str) -> I
             yield from offers
 
 
-def _prices(offers: Iterable[str | bytes], currency: str) -> Iterable[tuple[str, float]]:
+def prices_of_offers(offers: Iterable[str | bytes], currency: str) -> Iterable[tuple[str, float]]:
+    """Yield instance types with their USD, or another currency, per hour; offers that cannot be read are logged."""
     decoder = msgspec.json.Decoder(_Offer)
     for text in offers:
         try:

@@ -90,7 +90,7 @@ class AmiResolver:
             id=image["ImageId"],
             name=image.get("Name", ""),
             created=image.get("CreationDate", ""),
-            deprecated=bool(deprecation) and _epoch(deprecation) <= self._clock(),
+            deprecated=bool(deprecation) and epoch_of(deprecation) <= self._clock(),
             requirements=requirements,
         )
 
@@ -148,6 +148,7 @@ def _owners(term: AmiSelectorTerm) -> Sequence[str]:
     return _DEFAULT_OWNERS if term.name else ()
 
 
-def _epoch(text: str) -> float:
+def epoch_of(text: str) -> float:
+    """Return the moment in epoch seconds; UTC where no time zone is written."""
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -38,7 +38,7 @@ def capacity_reservations(ec2: EC2Client, node_class: EC2NodeClass, os: str) -> 
         )
         seen = [reservation for page in pages for reservation in page["CapacityReservations"]]
     chosen = (item for item in seen if item.get("InstancePlatform") == _PLATFORMS[os] and _any_selects(terms, item))
-    return tuple(sorted((_reservation(item) for item in chosen), key=lambda reservation: reservation.id))
+    return tuple(sorted((reservation_of(item) for item in chosen), key=lambda reservation: reservation.id))
 
 
 def _any_selects(terms: Iterable[CapacityReservationSelectorTerm], seen: CapacityReservationTypeDef) -> bool:
@@ -61,7 +61,8 @@ def _has_tags(wanted: Mapping[str, str], present: Mapping[str, str]) -> bool:
     return all(key in present and value in ("*", present[key]) for key, value in wanted.items())
 
 
-def _reservation(seen: CapacityReservationTypeDef) -> CapacityReservation:
+def reservation_of(seen: CapacityReservationTypeDef) -> CapacityReservation:
+    """Return a capacity reservation as EC2 describes it."""
     end = seen.get("EndDate")
     return CapacityReservation(
         id=seen["CapacityReservationId"],
@@ -90,7 +91,7 @@ def placement_group(ec2: EC2Client, node_class: EC2NodeClass) -> PlacementGroup 
         answer = ec2.describe_placement_groups(Filters=[{"Name": "state", "Values": ["available"]}])
     for seen in answer["PlacementGroups"]:
         if selector.id in ("", seen.get("GroupId")) and selector.name in ("", seen.get("GroupName")):
-            return _group(seen)
+            return placement_group_of(seen)
     raise NodeClassNotReady(
         f"EC2NodeClass {node_class.metadata.name}: placementGroupSelector names no group that is available: "
         f"{selector.id or selector.name}",
@@ -98,7 +99,8 @@ def placement_group(ec2: EC2Client, node_class: EC2NodeClass) -> PlacementGroup 
     )
 
 
-def _group(seen: PlacementGroupTypeDef) -> PlacementGroup:
+def placement_group_of(seen: PlacementGroupTypeDef) -> PlacementGroup:
+    """Return a placement group as EC2 describes it."""
     return PlacementGroup(
         id=seen.get("GroupId", ""),
         name=seen.get("GroupName", ""),

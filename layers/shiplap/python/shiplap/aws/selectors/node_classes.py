@@ -134,9 +134,9 @@ class NodeClassResolver:
             problems,
         )
         bounds = self._settings.allowed
-        subnets = _bounded(subnets, bounds.subnets, nodeclass_status.SUBNETS, problems)
-        groups = _bounded(groups, bounds.security_groups, nodeclass_status.SECURITY_GROUPS, problems)
-        placements = _bounded(
+        subnets = within_allowed(subnets, bounds.subnets, nodeclass_status.SUBNETS, problems)
+        groups = within_allowed(groups, bounds.security_groups, nodeclass_status.SECURITY_GROUPS, problems)
+        placements = within_allowed(
             (placement,) if placement else (), bounds.placement_groups, nodeclass_status.PLACEMENT_GROUP, problems
         )
         os = FAMILIES[family].os if family else "linux"
@@ -144,7 +144,9 @@ class NodeClassResolver:
             _key(name, spec.capacity_reservation_selector_terms, os),
             lambda: capacity_reservations.capacity_reservations(self._ec2, node_class, os),
         )
-        reserved = _bounded(reserved, bounds.capacity_reservations, nodeclass_status.CAPACITY_RESERVATIONS, problems)
+        reserved = within_allowed(
+            reserved, bounds.capacity_reservations, nodeclass_status.CAPACITY_RESERVATIONS, problems
+        )
         return ResolvedNodeClass(
             name=name,
             family=family,
@@ -203,7 +205,7 @@ def _part(condition: str, fetch: Callable[[], _Found], problems: list[NodeClassP
 _Selected = TypeVar("_Selected", Subnet, SecurityGroup, CapacityReservation, PlacementGroup)
 
 
-def _bounded(
+def within_allowed(
     selected: Sequence[_Selected] | None, allowed: Sequence[str], condition: str, problems: list[NodeClassProblem]
 ) -> tuple[_Selected, ...]:
     """Return the resources that a selector matches; none if the cluster may not use one of the matched resources."""

@@ -109,10 +109,11 @@ def settable_labels(wanted: Mapping[str, str]) -> dict[str, str]:
 
     The others are set through the API once the node is there.
     """
-    return {key: wanted[key] for key in sorted(wanted) if _settable(key)}
+    return {key: wanted[key] for key in sorted(wanted) if is_settable(key)}
 
 
-def _settable(key: str) -> bool:
+def is_settable(key: str) -> bool:
+    """Return true if a kubelet may set this label on its own node."""
     domain, slash, _ = key.rpartition("/")
     if not slash or not any(domain == reserved or domain.endswith(f".{reserved}") for reserved in _RESERVED_DOMAINS):
         return True

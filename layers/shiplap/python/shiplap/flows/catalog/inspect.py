@@ -220,12 +220,12 @@ def _user_data(
 ) -> tuple[int, list[NodeClassProblem]]:
     """The bytes of the longest user data that any pool's nodes would get, or why there is none."""
     try:
-        return max(len(text.encode()) for text in _texts(settings, node_class, found, types)), []
+        return max(len(text.encode()) for text in user_data_texts(settings, node_class, found, types)), []
     except NodeClassNotReady as error:
         return 0, [NodeClassProblem(nodeclass_status.VALIDATION, error.code, str(error))]
 
 
-def _texts(
+def user_data_texts(
     settings: ClusterSettings, node_class: EC2NodeClass, found: ResolvedNodeClass, types: Sequence[InstanceType]
 ) -> Iterator[str]:
     """User data of a node of every NodePool that uses the EC2NodeClass, or of none if none does.

@@ -247,13 +247,13 @@ def drain(
     promised = drains.promised if now >= claim.changed_at + HEAD_START_S else frozenset()
     leaving = may_leave(left, promised, now, started_at=claim.changed_at, deadline_at=claim.deadline_at)
     for pod in leaving:
-        if drains.may_evict(claim, pod) and not _evict(pod, claim, now, context):
+        if drains.may_evict(claim, pod) and not evict_pod(pod, claim, now, context):
             drains.refused(pod)
     for pod in left:
         if overstays(pod, claim.deadline_at):
-            _delete(pod, claim, now, context)
+            delete_leaving_pod(pod, claim, now, context)
     if again:
-        _set_timer(claim, left, drains, context, soon=not was_cordoned)
+        set_drain_timer(claim, left, drains, context, soon=not was_cordoned)
     return None
 
 
@@ -268,7 +268,7 @@ def _holds_volumes(node: Node, staying: Sequence[Pod], claim: NodeClaim, drains:
     return bool(left)
 
 
-def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, context: FlowContext, *, soon: bool) -> None:
+def set_drain_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, context: FlowContext, *, soon: bool) -> None:
     """The next round comes in its turn, when the first pod can wait no longer, or is no longer protected.
 
     The sweep sends the others.
@@ -336,7 +336,7 @@ def _without_disrupted(node: Node) -> list[Taint]:
     return [taint for taint in node.spec.taints if (taint.key, taint.effect) != (DISRUPTED.key, DISRUPTED.effect)]
 
 
-def _evict(pod: Pod, claim: NodeClaim, now: float, context: FlowContext) -> bool:
+def evict_pod(pod: Pod, claim: NodeClaim, now: float, context: FlowContext) -> bool:
     """Ask for the pod's eviction; returns false where a budget forbids it.
 
     It is tried again in the next round, until it can wait no more.
@@ -351,7 +351,7 @@ def _evict(pod: Pod, claim: NodeClaim, now: float, context: FlowContext) -> bool
             context.meter.count("EvictionsForbidden")
             _LOG.info("not evicted: %s", error, extra={**facts(claim), "pod": pod.key})
             if now >= last_moment(pod, claim.deadline_at):
-                _delete(pod, claim, now, context)
+                delete_leaving_pod(pod, claim, now, context)
             return False
         if error.status not in _MOVED_ON:
             raise
@@ -360,7 +360,7 @@ def _evict(pod: Pod, claim: NodeClaim, now: float, context: FlowContext) -> bool
     return True
 
 
-def _delete(pod: Pod, claim: NodeClaim, now: float, context: FlowContext) -> None:
+def delete_leaving_pod(pod: Pod, claim: NodeClaim, now: float, context: FlowContext) -> None:
     """End a pod in the time that its node has left: without that it would end with the instance, and not in order."""
     given_s = int(max(1, min(grace_s(pod), claim.deadline_at - now)))
     try:

@@ -99,7 +99,7 @@ def visit_claims(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], c
     if wanted.strangers:
         context.meter.count("NodesNotOurs", wanted.strangers)
     try:
-        errors = _visit_all(visiting, wanted)
+        errors = visit_all(visiting, wanted)
         errors |= visiting.finish()
     finally:
         visiting.joins.write()
@@ -115,7 +115,7 @@ def visit_claims(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], c
     )
 
 
-class _WantedVisits(msgspec.Struct, frozen=True):
+class WantedVisits(msgspec.Struct, frozen=True):
     """The claims that hints point at, each with its hints; `seen` are claims whose node was seen."""
 
     hints: Mapping[str, Sequence[NodeSeen | Timer]]
@@ -125,7 +125,7 @@ class _WantedVisits(msgspec.Struct, frozen=True):
     failures: Sequence[FailedHint]
 
 
-def _wanted_visits(visiting: _Visits, hints: Sequence[NodeSeen | Timer]) -> _WantedVisits:
+def _wanted_visits(visiting: _Visits, hints: Sequence[NodeSeen | Timer]) -> WantedVisits:
     """Raises what would go wrong with every hint."""
     by_claim: dict[str, list[NodeSeen | Timer]] = {}
     seen: set[str] = set()
@@ -152,10 +152,10 @@ def _wanted_visits(visiting: _Visits, hints: Sequence[NodeSeen | Timer]) -> _Wan
             seen.add(name)
         elif hint.step == GARBAGE:
             garbage.add(name)
-    return _WantedVisits(by_claim, seen, garbage, strangers, failures)
+    return WantedVisits(by_claim, seen, garbage, strangers, failures)
 
 
-def _visit_all(visiting: _Visits, wanted: _WantedVisits) -> dict[str, ShiplapError]:
+def visit_all(visiting: _Visits, wanted: WantedVisits) -> dict[str, ShiplapError]:
     """The errors of single claims, by their names. Raises what would go wrong with all of them."""
     errors: dict[str, ShiplapError] = {}
     for name in sorted(wanted.hints, key=lambda name: (name not in wanted.seen, name)):  # who joined waits for nobody
@@ -199,7 +199,7 @@ class _Visits:
         except ObjectNotFound:
             pass  # the claim can be found by the hint's own providerID
         else:
-            instance_id, marked = instance_of(node.spec.provider_id), _is_of_a_node_pool(node)
+            instance_id, marked = instance_of(node.spec.provider_id), is_of_a_node_pool(node)
             self._note(node)
         if not instance_id:
             return ""
@@ -393,6 +393,6 @@ class _Visits:
             self._context.set_timer(self.cluster, claim.name, "join", LOOK_AGAIN_S)
 
 
-def _is_of_a_node_pool(node: Node) -> bool:
+def is_of_a_node_pool(node: Node) -> bool:
     """True if the node shows that it was launched for a NodePool."""
     return is_unregistered(node) or labels.NODE_POOL in node.metadata.labels

@@ -23,7 +23,7 @@ def plan_without_moves_under_way(priced: PricedSnapshot) -> tuple[PricedSnapshot
     Raises InvalidInput as `planner.plan`.
     """
     decision = plan(priced.snapshot)
-    running = _running_on_waiting_nodes(priced.snapshot)
+    running = running_on_waiting_nodes(priced.snapshot)
     while running and (without_room := running.intersection(_launched_for(decision))):
         running -= without_room
         view = with_pods_staying(priced.snapshot.view, without_room)
@@ -32,7 +32,7 @@ def plan_without_moves_under_way(priced: PricedSnapshot) -> tuple[PricedSnapshot
     return priced, decision
 
 
-def _running_on_waiting_nodes(snapshot: Snapshot) -> frozenset[str]:
+def running_on_waiting_nodes(snapshot: Snapshot) -> frozenset[str]:
     """Uids of the pods of nodes whose command waits, but for nodes that somebody has deleted."""
     waiting = {claim.node_name for claim in snapshot.claims if claim.state is ClaimState.DISRUPTING}
     if not waiting:

@@ -186,7 +186,7 @@ def unproven_pod_limit(
     launched_at = [at for name, at in state.futile.items() if name not in names]
     tried = Counter(refusals.like for refusals in state.refused.values() if refusals.like)
     for claim in claims:
-        if claim.created_at + FUTILE_FOR_S > now and _counts(claim, view, proven):
+        if claim.created_at + FUTILE_FOR_S > now and counts_as_unproven(claim, view, proven):
             launched_at.append(claim.created_at)
             tried.update(claim.plan.unproven)
     return UnprovenPodLimit(windows(most), tuple(sorted(launched_at)), tried, proven)
@@ -275,14 +275,14 @@ def record_kinds(
     leaving = {
         claim.name: claim.created_at
         for claim in claims
-        if claim.state in LEAVING and claim.name not in state.futile and _counts(claim, view, proven)
+        if claim.state in LEAVING and claim.name not in state.futile and counts_as_unproven(claim, view, proven)
         if claim.created_at + FUTILE_FOR_S > now
     }
     if leaving:
         context.state.mark_futile(cluster, leaving)
 
 
-def _counts(claim: NodeClaim, view: ClusterView, proven: Set[PodKind]) -> bool:
+def counts_as_unproven(claim: NodeClaim, view: ClusterView, proven: Set[PodKind]) -> bool:
     """True if the claim is a node for pods without proof that nothing runs on, or may become one."""
     if not claim.plan.unproven or not proven.isdisjoint(claim.plan.unproven):
         return False

@@ -44,8 +44,8 @@ def learn_from_foreign_nodes(
     Raises:
         StoreError: what was learned cannot be stored.
     """
-    unverified = _unverified(catalogs)
-    candidates = _promising(nodes, unverified)
+    unverified = unverified_types(catalogs)
+    candidates = promising_nodes(nodes, unverified)
     known = _known(cluster, candidates, unverified, context)
     candidates = {
         instance_id: node
@@ -69,7 +69,7 @@ def learn_from_foreign_nodes(
     return bool(observed)
 
 
-def _promising(nodes: Sequence[Node], unverified: Mapping[str, Sequence[InstanceType]]) -> dict[str, Node]:
+def promising_nodes(nodes: Sequence[Node], unverified: Mapping[str, Sequence[InstanceType]]) -> dict[str, Node]:
     """By instance id, the newest few nodes of each unverified type that may teach something, sorted by name."""
     newest = sorted(nodes, key=lambda node: node.metadata.name)
     newest.sort(key=lambda node: node.metadata.creation_timestamp or "", reverse=True)
@@ -80,7 +80,7 @@ def _promising(nodes: Sequence[Node], unverified: Mapping[str, Sequence[Instance
         if number[name] == _MOST_PER_TYPE or not instance_of(node.spec.provider_id) or not has_reported(node):
             continue
         capacity, allocatable = parse_resources(node.status.capacity), parse_resources(node.status.allocatable)
-        if any(_alike(instance_type, capacity, allocatable) for instance_type in unverified.get(name, ())):
+        if any(has_our_settings(instance_type, capacity, allocatable) for instance_type in unverified.get(name, ())):
             number[name] += 1
             chosen.append(node)
     return {instance_of(node.spec.provider_id): node for node in sorted(chosen, key=lambda node: node.metadata.name)}
@@ -111,7 +111,8 @@ def _report_name(instance_type: InstanceType, node: Node) -> _ReportName:
     return (instance_type.ami, instance_type.name, instance_type.kubelet_hash, stored_name(node.metadata.name))
 
 
-def _unverified(catalogs: Iterable[NodeClassCatalog]) -> dict[str, list[InstanceType]]:
+def unverified_types(catalogs: Iterable[NodeClassCatalog]) -> dict[str, list[InstanceType]]:
+    """Return the types of estimated room by name, each once for every catalogue."""
     by_name: dict[str, list[InstanceType]] = {}
     for catalog in catalogs:
         for instance_type in catalog.instance_types:
@@ -142,7 +143,7 @@ def observations(
                 key in observed
                 or _report_name(instance_type, node) in known
                 or amis.get(instance_id) != instance_type.ami
-                or not _alike(instance_type, capacity, allocatable)
+                or not has_our_settings(instance_type, capacity, allocatable)
             ):
                 continue
             observed[key] = Observation(
@@ -159,7 +160,7 @@ def observations(
     return list(observed.values())
 
 
-def _alike(instance_type: InstanceType, capacity: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:
+def has_our_settings(instance_type: InstanceType, capacity: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:
     """True if the node's kubelet has our settings, as far as it shows: its pods, and the resources it keeps back.
 
     Thresholds in per cent depend on the memory that is really there; then nothing can be told.

@@ -61,7 +61,7 @@ CAUSES = {
 _LATER = frozenset({"throttled", "transient"})
 """Kinds of failure after which the same may succeed a little later."""
 
-_BLAMELESS = _LATER | {"configuration"}
+BLAMELESS = _LATER | {"configuration"}
 """Kinds of failure that say nothing about the offering's capacity."""
 
 _MOST_LEASES = 15
@@ -137,11 +137,11 @@ def _launch(
     zones = [subnet.zone for subnet in resolved.subnets]
     rests = partial(market.is_unavailable, group=supply.resolved.group)
     preferred = market.preferred(claims)
-    known = _with_leases(claims[0], types, context)
+    known = with_leases(claims[0], types, context)
     options = fleet_options(alike(claims), known, zones, rests, preferred, claims[0].launch.requested_from)
     if not options.overrides:
         return _fail_unless_just_tried(claims, "no offering of the launch list is available", types, context)
-    claims, refused = _within_reservation(claims, options, supply.resolved, types, context)
+    claims, refused = within_reservation(claims, options, supply.resolved, types, context)
     if not claims:
         return refused
     now = context.clock.now()
@@ -195,7 +195,7 @@ def _ask(
     return _assign(request, result, types, attempt, market, context, held)
 
 
-def _within_reservation(
+def within_reservation(
     claims: Sequence[NodeClaim],
     options: FleetOptions,
     resolved: ResolvedNodeClass,
@@ -217,7 +217,7 @@ def _within_reservation(
     return claims[:granted], _failed(claims[granted:], f"capacity reservation {chosen} is used up", types, context)
 
 
-def _with_leases(
+def with_leases(
     claim: NodeClaim, types: Mapping[str, InstanceType], context: FlowContext
 ) -> Mapping[str, InstanceType]:
     """The types without those whose estimate somebody else explores, or has explored since the plan was made.
@@ -231,7 +231,7 @@ def _with_leases(
     dropped = {instance_type.name for instance_type in unverified}
     # A pod of this claim may have missed while it was planned: then it must not meet an estimate again.
     if not context.state.read(claim.cluster, context.clock.now()).missed_pods & {pod.uid for pod in claim.plan.pods}:
-        wanted = unverified if has_min_values(claim) else _cheapest(unverified, _MOST_LEASES)
+        wanted = unverified if has_min_values(claim) else cheapest_types(unverified, _MOST_LEASES)
         dropped -= _leased(claim, wanted, context)
     return {name: instance_type for name, instance_type in types.items() if name not in dropped}
 
@@ -256,7 +256,9 @@ def _leased(claim: NodeClaim, wanted: Sequence[InstanceType], context: FlowConte
     return unknown
 
 
-def _cheapest(types: Sequence[InstanceType], most: int) -> list[InstanceType]:
+def cheapest_types(types: Sequence[InstanceType], most: int) -> list[InstanceType]:
+    """Return the types of the lowest prices, the cheapest first and ties by name."""
+
     def price(instance_type: InstanceType) -> tuple[float, str]:
         return min((o.price for o in instance_type.offerings if o.available), default=float("inf")), instance_type.name
 
@@ -317,7 +319,7 @@ def _remember_failures(
         context.meter.count("OfferingFailures", len(failures))
         for kind, number in sorted(Counter(failure.kind for failure in failures).items()):
             context.meter.count(CAUSES[kind], number)
-    blamed = [failure for failure in failures if failure.kind not in _BLAMELESS]
+    blamed = [failure for failure in failures if failure.kind not in BLAMELESS]
     market.learn(blamed)
     with _best_effort(context):
         if blamed:

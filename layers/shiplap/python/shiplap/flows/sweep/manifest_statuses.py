@@ -81,7 +81,7 @@ def _follow_claim_objects(settings: ClusterSettings, context: FlowContext) -> No
         cluster.nodes(),
         settings.install,
         now,
-        _disruption_of(claims, settings, context),
+        disruption_of_claims(claims, settings, context),
     )
     if not settings.paused:
         _drain_deleted(changes.leaving, settings, context)
@@ -89,7 +89,7 @@ def _follow_claim_objects(settings: ClusterSettings, context: FlowContext) -> No
     take_steps(replace(changes, statuses=tuple(statuses)), settings, context, most=MOST_CLAIM_OBJECTS)
 
 
-def _disruption_of(
+def disruption_of_claims(
     claims: Sequence[NodeClaim], settings: ClusterSettings, context: FlowContext
 ) -> dict[str, ClaimDisruption] | None:
     """Return the disruption of claims, by name; None if disruption's memory cannot be read. Raises StoreError."""

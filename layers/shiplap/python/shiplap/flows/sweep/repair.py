@@ -70,7 +70,7 @@ def replace_before_changes(
         pool = pool_of(claim, settings)
         if due_at > now + URGENT_S and pool is not None:
             if claim.plan.node_pool not in left:
-                left[claim.plan.node_pool] = _room(pool, claims, now)
+                left[claim.plan.node_pool] = room_for_repairs(pool, claims, now)
             if left[claim.plan.node_pool] < 1:
                 context.meter.count("ScheduledChangesWaiting")
                 _LOG.info("a scheduled change waits for the budgets of its pool", extra=facts(claim))
@@ -79,7 +79,7 @@ def replace_before_changes(
         handle_notice(claim.name, Notice(NoticeKind.SCHEDULED_CHANGE, (claim.instance_id,)), settings, context)
 
 
-def _room(pool: NodePool, claims: Iterable[NodeClaim], now: float) -> int:
+def room_for_repairs(pool: NodePool, claims: Iterable[NodeClaim], now: float) -> int:
     """Return how many more nodes of a NodePool may leave now."""
     own = [claim for claim in claims if claim.plan.node_pool == pool.metadata.name]
     leaving = sum(claim.state in LEAVING for claim in own)

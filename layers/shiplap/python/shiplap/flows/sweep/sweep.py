@@ -126,7 +126,7 @@ def set_lost_timers(cluster: _SweptCluster) -> None:
     alive = {instance.id for instance in cluster.instances}
     reasons: dict[str, str] = {}
     for claim in cluster.claims.values():
-        reason = _reason(claim, cluster.nodes, alive, now)
+        reason = reason_to_visit(claim, cluster.nodes, alive, now)
         if reason:
             reasons[claim.name] = reason
     for instance in cluster.instances:
@@ -135,7 +135,7 @@ def set_lost_timers(cluster: _SweptCluster) -> None:
             about = {"cluster": cluster.name, "claim": instance.tagged, "instance_id": instance.id}
             _LOG.warning("instance without a claim", extra=about)
             reasons[instance.tagged] = GARBAGE
-    for name in _without_instance(cluster.nodes, alive, now) - cluster.claims.keys():
+    for name in without_instance(cluster.nodes, alive, now) - cluster.claims.keys():
         reasons.setdefault(name, GARBAGE)
     for name in in_turn(sorted(reasons), now, MOST_REMINDERS)[:MOST_REMINDERS]:
         context.set_timer(cluster.name, name, reasons[name], 0)
@@ -147,16 +147,16 @@ def in_turn(items: Sequence[_Item], now: float, most: int) -> Sequence[_Item]:
     return [*items[start:], *items[:start]]
 
 
-def _without_instance(nodes: Mapping[str, Node], alive: set[str], now: float) -> set[str]:
+def without_instance(nodes: Mapping[str, Node], alive: set[str], now: float) -> set[str]:
     """Names of claims whose Nodes, by instance id, have outlived their instance; or are not ours, but say so.
 
     Nodes end in the hundreds, and the cloud's own controller removes them as a rule: it is given time for that.
     """
-    left = (node for key, node in nodes.items() if key not in alive and _is_silent(node, now))
+    left = (node for key, node in nodes.items() if key not in alive and is_silent(node, now))
     return {name for node in left if (name := node.metadata.labels.get(labels.NODE_CLAIM, ""))}
 
 
-def _is_silent(node: Node, now: float) -> bool:
+def is_silent(node: Node, now: float) -> bool:
     """True if the node has been silent for a while."""
     ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     if ready is None:
@@ -165,7 +165,8 @@ def _is_silent(node: Node, now: float) -> bool:
     return ready.status != "True" and since + GRACE_S < now
 
 
-def _reason(claim: NodeClaim, joined: Mapping[str, Node], alive: set[str], now: float) -> str:
+def reason_to_visit(claim: NodeClaim, joined: Mapping[str, Node], alive: set[str], now: float) -> str:
+    """Return why a claim needs a visit now; empty if it needs none."""
     node = joined.get(claim.instance_id)
     if claim.state in _LEAVING_STEPS:
         return _LEAVING_STEPS[claim.state]

@@ -53,9 +53,9 @@ def read(source: str, text: str) -> Iterator[tuple[int, Any]]:
     Raises:
         InvalidInput: not YAML, a tag other than YAML's own, a key written twice, an alias inside of what it names.
     """
-    plain = _quickly(text)
+    plain = read_quickly(text)
     if plain is None:
-        yield from _thoroughly(source, text)
+        yield from read_thoroughly(source, text)
     else:
         yield from plain
 
@@ -64,7 +64,7 @@ class _RareError(Exception):
     """Something that the quick reading leaves to the thorough one: an anchor, a tag, or anything that is wrong."""
 
 
-def _quickly(text: str) -> list[tuple[int, Any]] | None:
+def read_quickly(text: str) -> list[tuple[int, Any]] | None:
     """The documents of what kubectl and people mostly write; None where there is anything else in them.
 
     Built from the parser's events, without a tree of nodes: `kubectl get pods -o yaml` of 10,000 pods (38 MB) takes 4 s
@@ -80,7 +80,10 @@ def _quickly(text: str) -> list[tuple[int, Any]] | None:
 
 
 class _Plain:
-    """Values straight from events. Raises _RareError, yaml.YAMLError or ValueError for what `_thoroughly` must see."""
+    """Values straight from events.
+
+    Raises _RareError, yaml.YAMLError or ValueError for what `read_thoroughly` must see.
+    """
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -167,7 +170,7 @@ _KNOWN_SCALARS = 100_000
 """Scalars that are remembered while a text is read: most of a cluster's are written over and over."""
 
 
-def _thoroughly(source: str, text: str) -> Iterator[tuple[int, Any]]:
+def read_thoroughly(source: str, text: str) -> Iterator[tuple[int, Any]]:
     """Any YAML, with its anchors, tags and merges, and every mistake named. Raises InvalidInput as `read`."""
     _refuse_depth(source, text)
     loader = _Loader(text)

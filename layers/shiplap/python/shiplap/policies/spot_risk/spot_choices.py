@@ -40,7 +40,7 @@ class _Weigher:
         self._pools = {pool.metadata.name: pool for pool in usable_pools(snapshot.manifests.node_pools)}
         self._sold = SoldTypes(snapshot)
         self._known: dict[tuple[object, ...], RiskOfLaunch | None] = {}
-        self._held = _spot_nodes(snapshot)
+        self._held = spot_nodes(snapshot)
 
     def risk_of(self, claim: PlannedClaim) -> RiskOfLaunch | None:
         """None when the claim will not be spot, or its NodePool says itself how EC2 is to choose."""
@@ -90,7 +90,7 @@ def _spot_offerings(claim: PlannedClaim, types: Mapping[str, InstanceType]) -> l
     ]
 
 
-def _spot_nodes(snapshot: Snapshot) -> Mapping[str, tuple[Counter[str], int]]:
+def spot_nodes(snapshot: Snapshot) -> Mapping[str, tuple[Counter[str], int]]:
     """By NodePool: its spot nodes by `type/zone`, and how many launches in flight may become spot of any offering."""
     pools = {pool.metadata.name for pool in snapshot.manifests.node_pools}
     counted: dict[str, tuple[Counter[str], int]] = {}

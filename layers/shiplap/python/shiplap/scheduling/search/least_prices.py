@@ -51,7 +51,7 @@ class LeastPrices:
 
     def __init__(self, templates: Sequence[NodeClaimTemplate]) -> None:
         self._templates = [item for item in templates if not item.blocked and np.isfinite(item.row_prices).any()]
-        self._sold: dict[frozenset[int], _Sold] = {}
+        self._sold: dict[frozenset[int], SoldResources] = {}
 
     def pods_to_place(self, classes: Sequence[PodClass]) -> PodsToPlace:
         """Return the sizes of the pods of one node, the templates of new nodes, and whether the needs are unknown."""
@@ -78,16 +78,16 @@ class LeastPrices:
             return 0.0
         sizes, numbers = np.array(list(by_size), np.float64), np.array(list(by_size.values()), np.float64)
         room = np.maximum(free[:, :2], 0).astype(np.float64)
-        needed = numbers @ _worth(sizes) - _absorbed(room, sizes, numbers)
+        needed = numbers @ worth_of_sizes(sizes) - _absorbed(room, sizes, numbers)
         return self._sold_by(templates).least_price(needed)
 
-    def _sold_by(self, indexes: frozenset[int]) -> _Sold:
+    def _sold_by(self, indexes: frozenset[int]) -> SoldResources:
         if indexes not in self._sold:
             templates = [item for item in self._templates if item.index in indexes]
             net = np.concatenate([np.maximum(item.net[:, :2], 0) for item in templates])
             price = np.concatenate([item.row_prices for item in templates])
             bought = np.isfinite(price) & net.any(axis=1)
-            self._sold[indexes] = _Sold(net[bought].astype(np.float64), price[bought])
+            self._sold[indexes] = SoldResources(net[bought].astype(np.float64), price[bought])
         return self._sold[indexes]
 
     def _sure_templates(self, pod_class: PodClass) -> frozenset[int]:
@@ -128,12 +128,12 @@ def _surely_takes(template: NodeClaimTemplate, pod_class: PodClass) -> bool:
     return bool((fits & template.table.careful_rows & bought).any())
 
 
-class _Sold:
+class SoldResources:
     """The resources that new nodes offer [rows, (cpu, memory)], and their prices [rows]."""
 
     def __init__(self, net: Floats, price: Floats) -> None:
         self._net, self._price = net.tobytes(), price.tobytes()
-        self._per_dollar = _per_dollar(_worth(net), price)
+        self._per_dollar = _per_dollar(worth_of_sizes(net), price)
 
     def least_price(self, needed: Floats) -> float:
         """USD per hour of nodes that are worth so much at each proportion [proportions]."""
@@ -148,7 +148,7 @@ class _Sold:
         return max(in_parts, whole)
 
 
-def _worth(sizes: Floats) -> Floats:
+def worth_of_sizes(sizes: Floats) -> Floats:
     """Return the worth of sizes [n, (cpu, memory)] at each proportion [n, proportions]."""
     return sizes[:, :1] * _PER_MILLICORE + sizes[:, 1:] * _PER_BYTE
 
@@ -167,7 +167,7 @@ def _most_bought(net: bytes, price: bytes, step: float) -> Floats:
 
     Prices are rounded down. A decision asks for few steps, and the next decision asks for the same steps.
     """
-    worth, prices = _worth(np.frombuffer(net, np.float64).reshape(-1, 2)), np.frombuffer(price, np.float64)
+    worth, prices = worth_of_sizes(np.frombuffer(net, np.float64).reshape(-1, 2)), np.frombuffer(price, np.float64)
     in_parts = prices < _WHOLE_STEPS * step
     per_step = _per_dollar(worth[in_parts], prices[in_parts]) * step
     whole = ~in_parts & (prices < _STEPS * step)
@@ -185,10 +185,10 @@ def _most_bought(net: bytes, price: bytes, step: float) -> Floats:
 
 def _absorbed(room: Floats, sizes: Floats, numbers: Floats) -> Floats:
     """Return the most worth of these pods that existing nodes take, at each proportion [proportions]."""
-    taken, worth = _most_taken(room, sizes, numbers), _worth(sizes)
+    taken, worth = _most_taken(room, sizes, numbers), worth_of_sizes(sizes)
     some = taken.any(axis=1)
     room, taken = room[some], taken[some]
-    by_node = np.minimum(_worth(room), taken @ worth).sum(axis=0)
+    by_node = np.minimum(worth_of_sizes(room), taken @ worth).sum(axis=0)
     absorbed: Floats = np.minimum(by_node, np.minimum(taken.sum(axis=0), numbers) @ worth)
     return absorbed
 

@@ -16,7 +16,7 @@ from shiplap.scheduling.model.resources import PLENTY, Bools, Floats
 from shiplap.scheduling.search.column_generation import ENTER, CoveringProgram
 from shiplap.scheduling.search.effort import Effort
 
-_USABLE = 0.8
+USABLE = 0.8
 """The part of the value that counts: whole pods leave gaps, and some find no place on a node that has room for them."""
 
 _ROUNDS = 40
@@ -47,11 +47,11 @@ def room_values(pods: MovablePods) -> Floats:
         return np.zeros(len(pods.price))
     unit = pods.wanted[scarce]
     room, net = pods.room[:, scarce] / unit, pods.net[:, scarce] / unit
-    worth: Floats = (room * _unit_values(room, net, pods)).sum(axis=1)
-    return np.round(_USABLE * worth, 9)
+    worth: Floats = (room * unit_values(room, net, pods)).sum(axis=1)
+    return np.round(USABLE * worth, 9)
 
 
-def _unit_values(room: Floats, net: Floats, pods: MovablePods) -> Floats:
+def unit_values(room: Floats, net: Floats, pods: MovablePods) -> Floats:
     """The value of all that is wanted of each resource [resources], of which `room` and `net` are parts."""
     width, best = net.shape[1], net.argmax(axis=0)
     most = net.max(axis=0)

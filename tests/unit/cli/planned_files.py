@@ -1,0 +1,39 @@
+"""Manifests, a catalogue and pods for files that commands read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.builders.pods import pod_object
+from tests.unit.manifests.manifest_samples import NODE_POOL, changed
+
+POOL = changed(
+    changed(
+        NODE_POOL,
+        "spec.template.spec.requirements",
+        [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}],
+    ),
+    "spec.template.spec.taints",
+    [{"key": "dedicated", "effect": "NoSchedule"}],
+)
+
+
+CATALOG = {
+    "instanceTypes": [
+        {
+            "name": name,
+            "capacity": {"cpu": cpu, "memory": "8Gi", "pods": "10"},
+            "overhead": {"cpu": "100m"},
+            "offerings": [
+                {"zone": "z1", "capacityType": "on-demand", "price": price},
+                {"zone": "z2", "capacityType": "spot", "price": price / 2},
+            ],
+        }
+        for name, cpu, price in (("small", "2", 0.1), ("large", "8", 0.4))
+    ]
+}
+
+
+def pod(name: str, cpu: str, memory: str = "", **spec: Any) -> dict[str, Any]:
+    tolerations = [{"key": "dedicated", "operator": "Exists"}]
+    return pod_object(name, cpu, memory, namespace="web", **{"tolerations": tolerations, **spec})
