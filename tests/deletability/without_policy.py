@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 _FOLDERS = ("layers", "src", "functions", "infra", "tests", "benchmarks", "tools", "examples", "docs", "requirements")
@@ -75,8 +77,8 @@ def without_modules(contracts: str, policy: str) -> str:
     return "".join(kept)
 
 
-def run_in(tree: Path, *command: str, limit_s: float) -> str:
-    """Run a program of the environment in a tree; returns its output if it fails, an empty text if it succeeds."""
+def run_in(tree: Path, *command: str, limit_s: float) -> None:
+    """Run a program of the environment in a tree; the test fails with the end of its output if the program fails."""
     paths = (tree / "layers/shiplap/python", tree / "src", tree)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
     for name in [name for name in environment if name.startswith(("PYTEST_", "COV_"))]:
@@ -90,4 +92,5 @@ def run_in(tree: Path, *command: str, limit_s: float) -> str:
         timeout=limit_s,
         check=False,
     )
-    return "" if done.returncode == 0 else (done.stdout + done.stderr)[-6000:]
+    if done.returncode != 0:
+        pytest.fail(f"{command[0]} without the policy:\n{(done.stdout + done.stderr)[-6000:]}", pytrace=False)
