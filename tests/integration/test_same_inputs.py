@@ -51,11 +51,11 @@ from shiplap_cli.installs import installed_decision
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.options import Sources
 from shiplap_lab.fakes.signals import FakeClock
+from tests.builders.claims import changes, node_claim
+from tests.builders.nodes import node_object
 from tests.integration.contracts.in_process_aws import REGION
 from tests.integration.live_install import LiveInstall
-from tests.integration.test_live_commands import pod
-from tests.kubernetes_objects import node_object
-from tests.node_claims import changes, node_claim
+from tests.integration.live_pods import pod
 
 POLICIES = tuple(entry.name for entry in REGISTERED)
 TYPES = ("m5.large", "c5.xlarge", "r5.large")
