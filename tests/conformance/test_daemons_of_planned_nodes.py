@@ -95,6 +95,13 @@ def test_a_daemon_of_one_node_by_name_takes_nothing_of_new_ones(field: str) -> N
     assert len(elsewhere.claims) == 1
 
 
+@pytest.mark.parametrize("selector", [{ZONE: Z3}, {ZONE: Z1, KIND: "reserved"}, {KIND: "on-demand", ZONE: Z2}], ids=str)
+def test_a_daemon_takes_nothing_of_a_type_that_is_not_sold_where_it_runs(selector: dict[str, str]) -> None:
+    sold = fake_type("large", cpu="2", memory="8Gi", offerings=[("on-demand", Z1), ("spot", Z2)], pods="20")
+    outcome = given(pod(cpu="1500m"), pools=[pool("default")], types=[sold], daemon_sets=selecting(selector=selector))
+    assert outcome.scheduled
+
+
 def test_a_zone_is_no_reason_to_narrow_a_node_that_holds_its_daemons_anywhere() -> None:
     outcome = given(pod(cpu="500m"), types=BOTH, daemon_sets=selecting(selector={ZONE: Z1}))
     assert values(outcome, ZONE) == {Z1, Z2, Z3}

@@ -59,7 +59,8 @@ def test_a_name_is_no_markup(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_question_hides_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\nb\n"))
-    confirm(HOSTILE)
+    monkeypatch.setattr("shiplap_cli.output.somebody_answers", lambda: True)
+    confirm("test", HOSTILE)
     assert ask(HOSTILE) == "b"
     printed = capsys.readouterr()
     assert SHOWN in printed.err

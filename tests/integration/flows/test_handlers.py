@@ -33,8 +33,10 @@ from shiplap.manifests.custom_resources import CapacityBuffer, CapacityBufferSpe
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.fakes.stores import FakeCatalog
 from tests import audit_log
-from tests.integration.flows.loaded_functions import NAMES, Context, Load, Source, records, sweep
+from tests.integration.flows.loaded_functions import NAMES, Context, Load, Source, load, records, sweep
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
+
+__all__ = ["load"]
 
 
 class RefusedSource:

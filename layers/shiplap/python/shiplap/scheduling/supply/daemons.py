@@ -164,7 +164,8 @@ def _types_that_run(
             continue
         rest = Requirements(entry for key, entry in term.items() if key not in _NAMES)
         if requirements.compatible(rest, allow_undefined):
-            runs |= table.offered(requirements.and_(rest.values()), given).suits
+            there = requirements.and_(rest.values())
+            runs |= table.offered(there, given).suits & table.is_sold(there)
     return runs & possible
 
 

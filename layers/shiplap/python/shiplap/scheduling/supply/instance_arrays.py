@@ -348,6 +348,14 @@ class TypeTable:
         price = np.where(cells, self.prices, np.inf).min(axis=(1, 2), initial=np.inf)
         return Offered(suits, price)
 
+    def is_sold(self, wanted: Requirements) -> Bools:
+        """Return the types [types] with an offering that requirements allow, available now or not.
+
+        A claim in flight has an offering that may be gone by now.
+        """
+        sold: Bools = (self.sold & self.cells(wanted)).any(axis=(1, 2))
+        return sold
+
     def cells(self, wanted: Requirements) -> Bools:
         """True for each zone and capacity type [1, zones, capacity types] that the requirements allow."""
         entries = tuple(wanted.get(key) for key in _CELL_KEYS)
