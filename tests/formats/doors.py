@@ -16,7 +16,6 @@ import msgspec
 
 from shiplap.aws.bucket import (
     BucketCatalog,
-    BucketCommitments,
     BucketDryRuns,
     BucketMemory,
     BucketRecorder,
@@ -195,8 +194,6 @@ def stored_objects(seeds: Mapping[str, Any]) -> Iterator[tuple[str, Any, dict[st
         client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": REGION})
         for key in ("rehearsals/blue.json", "status/clusters.json"):
             client.put_object(Bucket="bucket", Key=key, Body=msgspec.json.encode(seeds[key]))
-        key = f"catalog/{REGION}/commitments.json"
-        client.put_object(Bucket="bucket", Key=key, Body=msgspec.json.encode(seeds[key]))
         for key, name in (("memory/blue", "memory/blue"), (f"catalog/{REGION}/seed", "catalog")):
             client.put_object(Bucket="bucket", Key=key, Body=zlib.compress(msgspec.msgpack.encode(seeds[name])))
         client.put_object(Bucket="bucket", Key=f"catalog/{REGION}/latest", Body=b"seed")
@@ -204,9 +201,10 @@ def stored_objects(seeds: Mapping[str, Any]) -> Iterator[tuple[str, Any, dict[st
         BucketCatalog(puts, "bucket", REGION).save(BucketCatalog(client, "bucket", REGION).load())  # type: ignore[arg-type]
         BucketMemory(puts, "bucket").save("blue", BucketMemory(client, "bucket").load("blue"))  # type: ignore[arg-type]
         BucketDryRuns(puts, "bucket").save("blue", BucketDryRuns(client, "bucket").load("blue"))  # type: ignore[arg-type]
-        commitments = BucketCommitments(client, "bucket", REGION).load()
-        assert commitments is not None
-        BucketCommitments(puts, "bucket", REGION).save(commitments)  # type: ignore[arg-type]
+        for module in policy_parts("formats", "objects"):
+            key = module.key(REGION)
+            client.put_object(Bucket="bucket", Key=key, Body=msgspec.json.encode(seeds[key]))
+            module.write_again(client, puts, REGION)
         BucketStatus(puts, "bucket").save(BucketStatus(client, "bucket").load())  # type: ignore[arg-type]
         BucketSnapshots(puts, "bucket").save("blue", b'"document"', NOW)  # type: ignore[arg-type]
     for key, body in puts.found.items():

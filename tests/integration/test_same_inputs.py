@@ -15,7 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.aws import session
-from shiplap.aws.bucket import BucketCommitments, BucketMemory
+from shiplap.aws.bucket import BucketMemory
+from shiplap.aws.policies.commitments_adapters import BucketCommitments
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.flows.disrupt.disruption_round import disrupt

@@ -15,7 +15,7 @@ from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.policies.sleep.sleep_store import SleepStore
-from shiplap.ports import CapacityStore, CommitmentStore, JoinLog, ManifestStore, StateStore
+from shiplap.ports import CapacityStore, JoinLog, ManifestStore, StateStore
 from shiplap_cli.hints import with_hint
 from shiplap_cli.options import Options
 from shiplap_cli.output import FURTHER
@@ -129,13 +129,6 @@ class DeployedInstall(msgspec.Struct, frozen=True):
         from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
         return BucketCatalog(client("s3"), self.bucket, region).load()
-
-    def commitments(self, region: str) -> CommitmentStore:
-        """Return the store of the account's commitments in a region."""
-        from shiplap.aws.bucket import BucketCommitments  # noqa: PLC0415 - as above
-        from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
-        return BucketCommitments(client("s3"), self.bucket, region)
 
     def policy_ports(self, policy: str, region: str) -> MakePorts:
         """Return how to make the ports of an optional feature. Raises InvalidInput: a table's name is not known."""

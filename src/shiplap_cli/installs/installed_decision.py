@@ -156,7 +156,6 @@ def _ports(install: DeployedInstall, settings: ClusterSettings, at: float, notes
         recorder=absent,
         meter=NoMetrics(),
         joins=install.joins(),
-        commitments=_noted(install.commitments(settings.region), notes, "commitments", "list prices count", None),
         policy_ports=dict(_policy_ports(install, settings, notes)),
         policies=settings.policies_on,
     )

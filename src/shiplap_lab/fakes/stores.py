@@ -11,13 +11,12 @@ import msgspec
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
-from shiplap.errors import AwsError, StoreError
+from shiplap.errors import StoreError
 from shiplap.instances.capacity.learned_capacity import merged_capacity
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation, pilot_key
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
-from shiplap.policies.commitments.account_commitments import AccountCommitments
 from shiplap.ports import PILOT_LEASE_S
 from shiplap.records import disruption_record as disruptions
 from shiplap.records import scheduling_record as records
@@ -47,31 +46,6 @@ class FakeCatalog:
             self._catalog = catalog
             for listener in self.on_save:
                 listener(catalog)
-
-
-class FakeCommitments:
-    """A CommitmentStore, and a CommitmentSource of what `shown` says."""
-
-    def __init__(self, shown: AccountCommitments | None = None, faults: Faults | None = None) -> None:
-        self.faults = faults or Faults()
-        self.shown = shown
-        self.others_alone: list[bool] = []
-        self._known: AccountCommitments | None = None
-
-    def describe(self, *, others_alone: bool = False) -> AccountCommitments:
-        self.others_alone.append(others_alone)
-        with self.faults.effect("commitments.describe"):
-            if self.shown is None:
-                raise AwsError("not now", code="ServiceUnavailable")
-            return self.shown
-
-    def load(self) -> AccountCommitments | None:
-        with self.faults.effect("commitments.load"):
-            return self._known
-
-    def save(self, commitments: AccountCommitments) -> None:
-        with self.faults.effect("commitments.save"):
-            self._known = commitments
 
 
 class FakeStatus:

@@ -24,13 +24,13 @@ from shiplap_lab.fakes.state import FakeJoins
 from shiplap_lab.fakes.stores import (
     FakeCapacity,
     FakeCatalog,
-    FakeCommitments,
     FakeDryRuns,
     FakeManifests,
     FakeMemory,
     FakeRecorder,
     FakeStatus,
 )
+from shiplap_lab.policies.commitments_fakes import FakeCommitments
 from shiplap_lab.policies.policy_plays import fake_ports, ports_of
 from shiplap_lab.policies.sleep_fakes import FakeSleep
 from shiplap_lab.virtual_time.checked_fakes import CheckedCluster, CheckedCompute, CheckedState, QueueTimers, RoutingBus
@@ -75,12 +75,12 @@ class SimulatedInstall:
         self.capacity = FakeCapacity(faults)
         self.policy_ports = fake_ports(faults)
         self.sleep = cast("FakeSleep", self.policy_ports["sleep"]["sleep"])
+        self.commitments = cast("FakeCommitments", self.policy_ports["commitments"]["commitments"])
         self.memory = FakeMemory(faults)
         self.status = FakeStatus(faults)
         self.catalog = FakeCatalog(sold, faults)
         self.source = MovingCatalogSource(sold, lambda: _factors(faults))
         self.dead_letters = FakeDeadLetters(faults)
-        self.commitments = FakeCommitments(faults=faults)
         self.snapshots = CheckedSnapshots(faults) if threads is not None else None
         self.recorders: dict[str, FakeRecorder] = {}
         self.contexts: dict[str, FlowContext] = {}
@@ -151,7 +151,6 @@ class SimulatedInstall:
                 dry_runs=dry_runs,
                 manifests=manifests,
                 snapshots=self.snapshots,
-                commitments=self.commitments,
                 policies=policies[name],
                 policy_ports=ports_of(self.policy_ports, policies[name]),
             )

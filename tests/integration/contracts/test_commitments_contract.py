@@ -12,9 +12,10 @@ import pytest
 from botocore.stub import Stubber
 
 from shiplap.aws import tags
-from shiplap.aws.bucket import CATALOG_PREFIX, BucketCommitments
+from shiplap.aws.bucket import CATALOG_PREFIX
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.aws.policies.commitments_adapters import BucketCommitments
 from shiplap.aws.pricing.commitment_source import AwsCommitments
 from shiplap.errors import AwsError, AwsThrottled, StoreError
 from shiplap.policies.commitments.account_commitments import (
@@ -24,10 +25,11 @@ from shiplap.policies.commitments.account_commitments import (
     SavingsPlan,
     UncountedCommitment,
 )
+from shiplap.policies.commitments.commitment_store import CommitmentStore
 from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
-from shiplap.ports import CommitmentStore, StateStore
+from shiplap.ports import StateStore
 from shiplap_lab.fakes.state import FakeState
-from shiplap_lab.fakes.stores import FakeCommitments
+from shiplap_lab.policies.commitments_fakes import FakeCommitments
 from tests.integration.contracts.in_process_aws import (
     create_table,
     dynamodb_client,

@@ -48,7 +48,8 @@ from shiplap_lab.fakes.compute import FakeCompute, FakeHealth
 from shiplap_lab.fakes.faults import Crash, Faults
 from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeMeter, FakeTimers
 from shiplap_lab.fakes.state import FakeJoins, FakeState
-from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeCommitments, FakeRecorder
+from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeRecorder
+from shiplap_lab.policies.commitments_fakes import FakeCommitments
 from shiplap_lab.policies.policy_plays import fake_ports, ports_of
 from shiplap_lab.policies.sleep_fakes import FakeSleep
 from tests.builders.pools import family_pool
@@ -132,7 +133,6 @@ class Stage:
         self.meter = FakeMeter()
         self.health = FakeHealth(self.faults)
         self.joins = FakeJoins(self.faults) if beside is None else beside.joins
-        self.commitments = FakeCommitments(faults=self.faults) if beside is None else beside.commitments
         self.policy_ports = fake_ports(self.faults) if beside is None else beside.policy_ports
         self.context = FlowContext(
             clock=self.clock,
@@ -147,7 +147,6 @@ class Stage:
             meter=self.meter,
             health=self.health,
             joins=self.joins,
-            commitments=self.commitments,
             policy_ports=ports_of(self.policy_ports, tuple(self.policy_ports)),
         )
         self.nominal = {item.instance_type: item.memory_info.size_in_mi_b * MIB for item in sold.types}
@@ -162,6 +161,11 @@ class Stage:
             sold, NODE_CLASS, cluster_setting(self.settings, ()), resolved=None, learned=(), unavailable=()
         )
         self.types = {item.name: item for item in formula}
+
+    @property
+    def commitments(self) -> FakeCommitments:
+        """The account's commitments."""
+        return cast("FakeCommitments", self.policy_ports["commitments"]["commitments"])
 
     @property
     def sleep(self) -> FakeSleep:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shiplap.aws.bucket import BucketCatalog, BucketCommitments, BucketManifests, BucketStatus
+from shiplap.aws.bucket import BucketCatalog, BucketManifests, BucketStatus
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, PoolStatus
 from shiplap.kubernetes.objects import ObjectMeta
@@ -22,7 +22,6 @@ from shiplap.manifests.custom_resources import (
     NodePoolTemplate,
 )
 from shiplap.manifests.live.live_manifests import LiveManifests
-from shiplap.policies.commitments.account_commitments import AccountCommitments, SavingsPlan
 
 
 class Bucket:
@@ -60,12 +59,6 @@ def pool(limits: dict[str, Any]) -> InstallStatus:
             ),
             {"m5.large": ("a", "b"), "c5.large": ("a",)},
         ),
-        (
-            lambda bucket, some: BucketCommitments(bucket, "bucket", "r").save(
-                AccountCommitments("r", 7.0, (SavingsPlan("sp-1", 5, 9.0, rates=some),))
-            ),
-            {"m5.large": 96_000, "c5.large": 85_000},
-        ),
         (lambda bucket, some: BucketStatus(bucket, "bucket").save(pool(some)), {"memory": "1Gi", "cpu": 4}),
         (
             lambda bucket, some: BucketManifests(bucket, "bucket").save(
@@ -74,7 +67,7 @@ def pool(limits: dict[str, Any]) -> InstallStatus:
             {"team": "a", "app": "b"},
         ),
     ],
-    ids=["catalogue", "commitments", "status", "manifests"],
+    ids=["catalogue", "status", "manifests"],
 )
 def test_what_is_equal_is_stored_as_equal_bytes_however_it_was_put_together(
     save: Callable[[Any, dict[str, Any]], None], document: dict[str, Any]

@@ -37,7 +37,7 @@ def input_of(
     notes: list[str] = []
     settings = ClusterSettings(name="blue", region="eu-west-1", commitments=wanted)
     stores = {name: lambda: None for name in ("state", "capacity", "joins", "sleep_notes")}
-    install: Any = SimpleNamespace(**stores, commitments=lambda _: store, policy_ports=lambda *_: {})
+    install: Any = SimpleNamespace(**stores, policy_ports=lambda *_: {"commitments": lambda: store})
     installed = InstalledCluster(
         cluster="blue",
         at=5.0,

@@ -37,7 +37,7 @@ from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.state import FakeState
-from shiplap_lab.fakes.stores import FakeCommitments
+from shiplap_lab.policies.commitments_fakes import FakeCommitments
 from tests.builders.claims import node_claim, with_fields
 from tests.builders.nodes import node
 
@@ -206,7 +206,7 @@ def test_the_store_is_read_where_commitments_are_counted_on(
     store = FakeCommitments()
     store.save(KNOWN)
     store.faults.clear()
-    assert read_commitments(settings(wanted), ports(commitments=store)) == expected
+    assert read_commitments(settings(wanted), ports(policy_ports={"commitments": store})) == expected
     assert bool(store.faults.points) == (expected is not None)
     assert read_commitments(settings(wanted), ports()) is None
 
@@ -214,7 +214,7 @@ def test_the_store_is_read_where_commitments_are_counted_on(
 def test_a_store_that_fails_is_counted_and_nothing_is_known() -> None:
     store, meter = FakeCommitments(), FakeMeter()
     store.faults.on("before", "commitments.load", StoreError("not now"))
-    assert read_commitments(settings(), ports(commitments=store, meter=meter)) is None
+    assert read_commitments(settings(), ports(policy_ports={"commitments": store}, meter=meter)) is None
     assert meter.counts == {"CommitmentsNotRead": 1}
 
 

@@ -15,7 +15,8 @@ from shiplap.policies.commitments.account_commitments import AccountCommitments,
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
-from shiplap_lab.fakes.stores import FakeCatalog, FakeCommitments
+from shiplap_lab.fakes.stores import FakeCatalog
+from shiplap_lab.policies.commitments_fakes import FakeCommitments
 
 SHARED = CommitmentSettings(counted_by="eu-west-1/shiplap", share="80%")
 WRITTEN = CommitmentSettings(
@@ -40,7 +41,7 @@ class _Install:
         self._catalogs: dict[str, FakeCatalog] = {}
 
     def context(self, cluster: ClusterSettings) -> Any:
-        return SimpleNamespace(commitments=self.stores.get(cluster.name))
+        return SimpleNamespace(policy_port=lambda _: self.stores.get(cluster.name))
 
     def commitment_source(self, region: str) -> FakeCommitments:
         self.asked.append(region)
@@ -84,7 +85,7 @@ def install(*clusters: tuple[str, str, CommitmentSettings | None], without: tupl
 def _no_inspection(monkeypatch: pytest.MonkeyPatch) -> None:
     def inspect_all(clusters: Any, known: dict[str, Catalog], status: Any, **__: Any) -> None:
         status.inspected.append(sorted(known))
-        assert {settings.region for settings, context in clusters if hasattr(context, "commitments")} >= known.keys()
+        assert {settings.region for settings, context in clusters if hasattr(context, "policy_port")} >= known.keys()
 
     monkeypatch.setattr(entry, "inspect_all", inspect_all)
     monkeypatch.setattr(entry, "stored_settings", lambda cluster, _: cluster)

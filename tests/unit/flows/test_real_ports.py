@@ -158,7 +158,6 @@ PORTS = {
     "manifests": ("load", {("s3",)}),
     "memory": ("load", {("s3",)}),
     "health": ("ailing", {("ec2", "us-east-1")}),
-    "commitments": ("load", {("s3",)}),
 }
 
 

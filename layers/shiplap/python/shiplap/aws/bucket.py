@@ -18,7 +18,6 @@ from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.node_identities import KeptIdentities
-from shiplap.policies.commitments.account_commitments import AccountCommitments
 from shiplap.records import scheduling_record as records
 from shiplap.records.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -72,29 +71,8 @@ class BucketCatalog:
     def save(self, catalog: Catalog) -> None:
         document = zlib.compress(msgspec.msgpack.encode(catalog, order="deterministic"), level=6)
         digest = hashlib.sha256(document).hexdigest()[:32]
-        _write(self._client, self._bucket, self._prefix + digest, document)
-        _write(self._client, self._bucket, f"{self._prefix}latest", digest.encode())
-
-
-class BucketCommitments:
-    """A CommitmentStore for one region: `catalog/<region>/commitments.json`."""
-
-    def __init__(self, client: S3Client, bucket: str, region: str) -> None:
-        self._client = client
-        self._bucket = bucket
-        self._key = f"{CATALOG_PREFIX}{region}/commitments.json"
-
-    def load(self) -> AccountCommitments | None:
-        document = _find(self._client, self._bucket, self._key)
-        if document is None:
-            return None
-        try:
-            return msgspec.json.decode(document, type=AccountCommitments)
-        except msgspec.DecodeError as error:
-            raise StoreError(f"{self._key} holds no commitments: {error}") from error
-
-    def save(self, commitments: AccountCommitments) -> None:
-        _write(self._client, self._bucket, self._key, msgspec.json.encode(commitments, order="sorted"))
+        write_document(self._client, self._bucket, self._prefix + digest, document)
+        write_document(self._client, self._bucket, f"{self._prefix}latest", digest.encode())
 
 
 class BucketStatus:
@@ -105,7 +83,7 @@ class BucketStatus:
         self._bucket = bucket
 
     def load(self) -> InstallStatus:
-        document = _find(self._client, self._bucket, STATUS_KEY)
+        document = find_document(self._client, self._bucket, STATUS_KEY)
         if document is None:
             return InstallStatus()
         try:
@@ -115,7 +93,7 @@ class BucketStatus:
 
     def save(self, status: InstallStatus) -> None:
         document = msgspec.json.format(msgspec.json.encode(status, order="deterministic"), indent=1)
-        _write(self._client, self._bucket, STATUS_KEY, document)
+        write_document(self._client, self._bucket, STATUS_KEY, document)
 
 
 class BucketKeptIdentities:
@@ -127,7 +105,7 @@ class BucketKeptIdentities:
         self._key = f"{IDENTITIES_PREFIX}{region}.json"
 
     def load(self) -> KeptIdentities:
-        document = _find(self._client, self._bucket, self._key)
+        document = find_document(self._client, self._bucket, self._key)
         if document is None:
             return KeptIdentities()
         try:
@@ -136,7 +114,7 @@ class BucketKeptIdentities:
             raise StoreError(f"{self._key} holds no identities of nodes: {error}") from error
 
     def save(self, kept: KeptIdentities) -> None:
-        _write(self._client, self._bucket, self._key, msgspec.json.encode(kept, order="deterministic"))
+        write_document(self._client, self._bucket, self._key, msgspec.json.encode(kept, order="deterministic"))
 
 
 class BucketDryRuns:
@@ -148,7 +126,7 @@ class BucketDryRuns:
 
     def load(self, cluster: str) -> DryRuns:
         key = f"{REHEARSALS_PREFIX}{cluster}.json"
-        document = _find(self._client, self._bucket, key)
+        document = find_document(self._client, self._bucket, key)
         if document is None:
             return DryRuns()
         try:
@@ -159,7 +137,7 @@ class BucketDryRuns:
 
     def save(self, cluster: str, rehearsals: DryRuns) -> None:
         document = msgspec.json.encode(rehearsals)
-        _write(self._client, self._bucket, f"{REHEARSALS_PREFIX}{cluster}.json", document)
+        write_document(self._client, self._bucket, f"{REHEARSALS_PREFIX}{cluster}.json", document)
 
 
 class BucketManifests:
@@ -171,7 +149,7 @@ class BucketManifests:
 
     def load(self, cluster: str) -> LiveManifests:
         key = f"{MANIFESTS_PREFIX}{cluster}.json"
-        document = _find(self._client, self._bucket, key)
+        document = find_document(self._client, self._bucket, key)
         if document is None:
             return LiveManifests()
         try:
@@ -182,7 +160,7 @@ class BucketManifests:
 
     def save(self, cluster: str, manifests: LiveManifests) -> None:
         document = msgspec.json.encode(manifests, order="deterministic")
-        _write(self._client, self._bucket, f"{MANIFESTS_PREFIX}{cluster}.json", document)
+        write_document(self._client, self._bucket, f"{MANIFESTS_PREFIX}{cluster}.json", document)
 
 
 class BucketMemory:
@@ -194,7 +172,7 @@ class BucketMemory:
 
     def load(self, cluster: str) -> DecisionMemory:
         key = MEMORY_PREFIX + cluster
-        document = _find(self._client, self._bucket, key)
+        document = find_document(self._client, self._bucket, key)
         if document is None:
             return DecisionMemory()
         try:
@@ -205,7 +183,7 @@ class BucketMemory:
 
     def save(self, cluster: str, memory: DecisionMemory) -> None:
         document = zlib.compress(msgspec.msgpack.encode(memory), level=1)
-        _write(self._client, self._bucket, MEMORY_PREFIX + cluster, document)
+        write_document(self._client, self._bucket, MEMORY_PREFIX + cluster, document)
 
 
 class BucketSnapshots:
@@ -218,7 +196,7 @@ class BucketSnapshots:
         self._bucket = bucket
 
     def load(self, cluster: str) -> bytes | None:
-        return _find(self._client, self._bucket, CLUSTERS_PREFIX + cluster)
+        return find_document(self._client, self._bucket, CLUSTERS_PREFIX + cluster)
 
     def save(self, cluster: str, document: bytes, kept_since: float) -> None:
         key = CLUSTERS_PREFIX + cluster
@@ -295,7 +273,7 @@ class BucketRecorder:
         return _read(self._client, self._bucket, RECORDS_PREFIX + record_id)
 
     def _keep(self, name: str, document: bytes) -> str:
-        _write(self._client, self._bucket, RECORDS_PREFIX + name, document)
+        write_document(self._client, self._bucket, RECORDS_PREFIX + name, document)
         return name
 
 
@@ -307,13 +285,14 @@ def _decode(document: bytes, key: str) -> Catalog:
 
 
 def _read(client: S3Client, bucket: str, key: str) -> bytes:
-    document = _find(client, bucket, key)
+    document = find_document(client, bucket, key)
     if document is None:
         raise StoreError(f"s3://{bucket}/{key} does not exist yet")
     return document
 
 
-def _find(client: S3Client, bucket: str, key: str) -> bytes | None:
+def find_document(client: S3Client, bucket: str, key: str) -> bytes | None:
+    """Return the body of an object; None if there is none. Raises StoreError."""
     with store_errors(f"read s3://{bucket}/{key}"):
         try:
             return client.get_object(Bucket=bucket, Key=key)["Body"].read()
@@ -323,6 +302,7 @@ def _find(client: S3Client, bucket: str, key: str) -> bytes | None:
             return None
 
 
-def _write(client: S3Client, bucket: str, key: str, document: bytes) -> None:
+def write_document(client: S3Client, bucket: str, key: str, document: bytes) -> None:
+    """Write an object. Raises StoreError."""
     with store_errors(f"write s3://{bucket}/{key}"):
         client.put_object(Bucket=bucket, Key=key, Body=document)

@@ -20,7 +20,6 @@ from shiplap.ports import (
     CatalogStore,
     Clock,
     ClusterApi,
-    CommitmentStore,
     Compute,
     DryRunStore,
     EventBus,
@@ -97,9 +96,6 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
 
     memory: MemoryStore | None = None
     """What disruption remembers of nodes between its decisions."""
-
-    commitments: CommitmentStore | None = None
-    """The account's commitments in the cluster's Region."""
 
     optional: OptionalCalls | None = None
     """Bounds calls that no decision needs; without it nothing is bounded."""

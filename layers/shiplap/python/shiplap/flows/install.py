@@ -36,7 +36,6 @@ from shiplap.ports import (
     CatalogStore,
     ClusterApi,
     CommitmentSource,
-    CommitmentStore,
     Compute,
     DeadLetters,
     DryRunStore,
@@ -307,7 +306,6 @@ class Install:
             snapshots=lazily(self._snapshots),
             manifests=lazily(self._manifests),
             memory=lazily(lambda: self.memory),
-            commitments=lazily(lambda: self._commitments(cluster.region)),
             optional=self.optional,
             policies=cluster.policies_on,
             policy_ports=self._policy_ports(cluster),
@@ -378,11 +376,6 @@ class Install:
         from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415
 
         return BucketStatus(client("s3"), self._names.bucket)
-
-    def _commitments(self, region: str) -> CommitmentStore:
-        from shiplap.aws.bucket import BucketCommitments  # noqa: PLC0415
-
-        return BucketCommitments(client("s3"), self._names.bucket, region)
 
     def _dry_runs(self) -> DryRunStore:
         from shiplap.aws.bucket import BucketDryRuns  # noqa: PLC0415

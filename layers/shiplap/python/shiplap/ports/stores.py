@@ -158,18 +158,6 @@ class CommitmentSource(Protocol):
         ...
 
 
-class CommitmentStore(Protocol):
-    """The account's commitments in one Region as last described, in the bucket."""
-
-    def load(self) -> AccountCommitments | None:
-        """None before they were first described. Raises StoreError."""
-        ...
-
-    def save(self, commitments: AccountCommitments) -> None:
-        """Raises StoreError."""
-        ...
-
-
 class FlightRecorder(Protocol):
     def record(self, snapshot: Snapshot, plan: Plan) -> str:
         """Store a decision; returns its record id. Equal decisions have one record."""

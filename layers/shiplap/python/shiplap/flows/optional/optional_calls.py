@@ -53,7 +53,6 @@ class OptionalPart(msgspec.Struct, frozen=True):
 CAPACITY_BLOCKS = OptionalPart("capacity blocks", AwsUnavailable)
 CLAIM_OBJECTS = OptionalPart("NodeClaim objects", ClusterUnreachable, call_s=5.0, budget_s=30.0)
 """A sweep writes the status of each node whose pods came or went: thousands in a large cluster."""
-COMMITMENTS = OptionalPart("commitments")
 DEAD_LETTERS = OptionalPart("dead letters")
 EVENTS = OptionalPart("events")
 FOREIGN_NODES = OptionalPart("images of other nodes", AwsUnavailable)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from shiplap.errors import AwsError, StoreError
 from shiplap.flows.context import FlowContext
-from shiplap.flows.optional.optional_calls import COMMITMENTS
+from shiplap.flows.optional.optional_calls import OptionalPart
+from shiplap.flows.optional.policy_port import PolicyPort
 from shiplap.flows.policies.policy import DecisionFacts
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.kubernetes import labels
@@ -17,23 +17,25 @@ from shiplap.manifests.nodeclaim import FINAL, NodeClaim
 from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.commitments.account_commitments import AccountCommitments, CommitmentSettings, InstanceUse, merged
 from shiplap.policies.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, counted_on, room_left
+from shiplap.policies.commitments.commitment_store import CommitmentStore
 from shiplap.policies.commitments.commitment_use import SharedUse, UsedCommitments
-from shiplap.ports import CommitmentSource, CommitmentStore, DecisionState, Meter
+from shiplap.ports import CommitmentSource, DecisionState, Meter
 from shiplap.scheduling.model.planned_pods import pair
 from shiplap.settings import ClusterSettings
 
-if TYPE_CHECKING:
-    pass
-
 _LOG = logging.getLogger(__name__)
+
+COMMITMENTS = PolicyPort[CommitmentStore]("commitments", OptionalPart("commitments"))
+"""The port to the account's commitments in the cluster's Region."""
 
 
 def read_commitments(settings: ClusterSettings, context: FlowContext) -> AccountCommitments | None:
     """The account's commitments, and who else uses them. Not knowing it must not keep pods waiting."""
-    if settings.commitments is None or context.commitments is None:
+    store = context.policy_port(COMMITMENTS)
+    if settings.commitments is None or store is None:
         return None
     try:
-        return context.within(COMMITMENTS, context.commitments).load()
+        return store.load()
     except StoreError as error:
         context.meter.count("CommitmentsNotRead")
         _LOG.warning("commitments not read: %s", error, extra={"cluster": settings.name})

@@ -13,6 +13,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import FunctionInstall
 from shiplap.flows.optional.optional_calls import limited
 from shiplap.flows.policies.commitment_inputs import (
+    COMMITMENTS,
     commitment_room,
     note_use,
     read_commitments,
@@ -34,6 +35,8 @@ _LOG = logging.getLogger(__name__)
 
 class CommitmentPolicy(Policy):
     """Savings Plans and Reserved Instances: looked up once per invocation, and shared with other clusters by notes."""
+
+    ports = (COMMITMENTS,)
 
     def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
         super().__init__(settings, context)
@@ -65,7 +68,7 @@ class CommitmentPolicy(Policy):
     @classmethod
     def refreshed(cls, cluster: ClusterSettings, install: FunctionInstall, limit_s: float) -> bool:
         """Describe the account's commitments in the Region of a cluster that has a place for them."""
-        wanted, store = cluster.commitments, install.context(cluster).commitments
+        wanted, store = cluster.commitments, install.context(cluster).policy_port(COMMITMENTS)
         if wanted is None or store is None:
             return False
         source = limited(install.optional, install.commitment_source(cluster.region), limit_s)
