@@ -5,23 +5,21 @@ A module of a command is imported only when the command is used, so that `shipla
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from importlib import import_module
+from pkgutil import iter_modules
 
-import msgspec
+from shiplap_cli import policies
+from shiplap_cli.command_entry import CommandEntry
 
 
-class CommandEntry(msgspec.Struct, frozen=True):
-    """A command of the list.
+def _of_policies() -> dict[str, CommandEntry]:
+    """Return the commands below `status` that optional features add in `shiplap_cli.policies.<name>_commands`.
 
-    `function` is its module below `shiplap_cli.commands` and its function, `plan.plan:plan`; empty for a mere group.
-    `asks_aws` gives it `--profile` and `--region`. `wheel_extra` is the extra of the wheel with its packages.
+    The files are listed, because the registry of features would have every command wait for the scheduler's modules.
     """
-
-    summary: str
-    function: str = ""
-    inner: Mapping[str, CommandEntry] = {}
-    asks_aws: bool = True
-    wheel_extra: str = "dev"
+    names = sorted(found.name for found in iter_modules(policies.__path__) if found.name.endswith("_commands"))
+    modules = (import_module(f"{policies.__name__}.{name}") for name in names)
+    return {word: entry for module in modules for word, entry in module.STATUS.items()}
 
 
 _CAPACITY = {
@@ -65,7 +63,7 @@ _MIGRATE = {
 _STATUS = {
     "fleet": CommandEntry("All clusters of all installs on one screen.", "status.fleet:fleet"),
     "spending": CommandEntry("What a cluster costs this month.", "status.spending_report:spending"),
-    "wake": CommandEntry("End the sleep of a cluster now.", "status.wake:wake"),
+    **_of_policies(),
 }
 
 COMMANDS = {

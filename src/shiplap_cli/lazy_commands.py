@@ -19,7 +19,8 @@ from typer.core import TyperCommand, TyperGroup
 from shiplap import __version__
 from shiplap.errors import InvalidInput
 from shiplap_cli.aws_options import asking_aws
-from shiplap_cli.command_list import COMMANDS, CommandEntry
+from shiplap_cli.command_entry import CommandEntry
+from shiplap_cli.command_list import COMMANDS
 from shiplap_cli.output import write
 
 _OURS = ("shiplap", "shiplap_cdk", "shiplap_cli", "shiplap_lab")

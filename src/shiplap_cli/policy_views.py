@@ -1,12 +1,13 @@
-"""The parts of the command line that an optional feature adds: notes on what it reads, and a launch in words."""
+"""The parts of the command line that an optional feature adds: notes, launches and decisions in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from shiplap.policies.registry import parts
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from shiplap.scheduling.model.snapshot import Snapshot
 
 
 class Unread(NamedTuple):
@@ -27,6 +28,18 @@ class PolicyView:
         """Return what there is to say of a launch; empty for nothing."""
         return ""
 
+    def has_rehearsal(self, snapshot: Snapshot) -> bool:
+        """Return True if nodes would leave now if the feature did not rehearse."""
+        return False
+
+    def lines(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> Iterator[str]:
+        """Yield what there is to say of a decision. `rehearsed` are the nodes that would leave but for a rehearsal."""
+        yield from ()
+
+    def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:
+        """Return the same for `shiplap plan -o json`; None for nothing."""
+        return None
+
 
 def views() -> tuple[tuple[str, PolicyView], ...]:
     """Return the views of all features, each with the name of the feature."""
@@ -38,3 +51,15 @@ def launch_remarks(claim: PlannedClaim) -> Iterator[tuple[str, str]]:
     for name, view in views():
         if text := view.of_launch(claim):
             yield name.replace("_", " "), text
+
+
+def policy_lines(snapshot: Snapshot, rehearsed: Sequence[str]) -> Iterator[str]:
+    """Yield the lines that features say of a decision."""
+    for _, view in views():
+        yield from view.lines(snapshot, rehearsed)
+
+
+def policy_documents(snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any]:
+    """Return the parts of features of `shiplap plan -o json`, by the name of the feature."""
+    found = {name: view.document(snapshot, rehearsed) for name, view in views()}
+    return {name: document for name, document in found.items() if document is not None}

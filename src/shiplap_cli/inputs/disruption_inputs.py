@@ -18,9 +18,9 @@ from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, NodeClaim
-from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.scheduling.model.snapshot import PlanStage, Snapshot
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs
+from shiplap_cli.policy_views import views
 
 
 def disruption_snapshot(inputs: LoadedInputs, **changes: Any) -> DisruptionSnapshot:
@@ -45,9 +45,8 @@ def asked_settings(known: DisruptionSettings, changes: Mapping[str, Any]) -> Dis
 
 
 def rehearsed_nodes(inputs: LoadedInputs) -> tuple[str, ...]:
-    """The nodes that would leave for sleep now if this were no rehearsal. Raises InvalidInput as `decide`."""
-    sleep = inputs.snapshot.policy(SleepInput)
-    if sleep is None or not any(scope.rehearsal for scope in sleep.state.scopes):
+    """Return the nodes that would leave now if no feature rehearsed. Raises InvalidInput as `decide`."""
+    if not any(view.has_rehearsal(inputs.snapshot) for _, view in views()):
         return ()
     rehearsed = decide(disruption_snapshot(inputs)).rehearsed
     return () if rehearsed is UNSET else rehearsed

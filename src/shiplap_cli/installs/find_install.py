@@ -14,7 +14,6 @@ import typer
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
-from shiplap.policies.sleep.sleep_store import SleepStore
 from shiplap.ports import CapacityStore, JoinLog, ManifestStore, StateStore
 from shiplap_cli.hints import with_hint
 from shiplap_cli.options import Options
@@ -87,13 +86,6 @@ class DeployedInstall(msgspec.Struct, frozen=True):
         from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
         return DynamoState(client("dynamodb"), self.output("StateTable"))
-
-    def sleep_notes(self) -> SleepStore:
-        """Return the store of notes on its clusters' sleep. Raises InvalidInput: table `state` has no known name."""
-        from shiplap.aws.policies.sleep_adapters import DynamoSleep  # noqa: PLC0415 - as above
-        from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
-        return DynamoSleep(client("dynamodb"), self.output("StateTable"))
 
     def joins(self) -> JoinLog:
         """Return the log of its nodes' joins. Raises InvalidInput: the name of table `state` is not known."""

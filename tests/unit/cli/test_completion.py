@@ -93,7 +93,7 @@ def test_what_bash_offers(words: tuple[str, ...], found: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "modules"), [("shiplap pl", "[]"), ("shiplap status wake --un", "['status', 'wake']")]
+    ("line", "modules"), [("shiplap pl", "[]"), ("shiplap status fleet --st", "['status', 'fleet']")]
 )
 def test_completing_imports_no_other_command(line: str, modules: str) -> None:
     """The shell waits at every tab."""

@@ -36,7 +36,7 @@ def input_of(
     """The input that commitments give a plan, and what the command notes."""
     notes: list[str] = []
     settings = ClusterSettings(name="blue", region="eu-west-1", commitments=wanted)
-    stores = {name: lambda: None for name in ("state", "capacity", "joins", "sleep_notes")}
+    stores = {name: lambda: None for name in ("state", "capacity", "joins")}
     install: Any = SimpleNamespace(**stores, policy_ports=lambda *_: {"commitments": lambda: store})
     installed = InstalledCluster(
         cluster="blue",

@@ -13,18 +13,17 @@ from rich.text import Text
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
-from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
 from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import CostLabel, Format, HtmlFile, Output, emit, plain_table, write_page
+from shiplap_cli.policy_views import policy_lines
 from shiplap_cli.render.commitment_lines import used_lines
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, disruption_document
 from shiplap_cli.render.html import PageNotes, disrupt_report
 from shiplap_cli.render.pages import command_page
-from shiplap_cli.render.sleep_lines import sleep_lines
 
 
 @takes_sources
@@ -86,9 +85,7 @@ def disrupt(
         output,
         lambda: Group(
             _page(decided, took_s, money),
-            *sleep_lines(
-                snapshot.scheduling.policy(SleepInput), () if decided.rehearsed is UNSET else decided.rehearsed
-            ),
+            *policy_lines(snapshot.scheduling, () if decided.rehearsed is UNSET else decided.rehearsed),
             *used_lines(snapshot.policies),
             *caveat_lines(inputs),
         ),

@@ -16,7 +16,6 @@ from rich.text import Text
 from shiplap.errors import InvalidInput
 from shiplap.instances.offerings.node_prices import Price, total_price
 from shiplap.policies.commitments.commitment_input import CommitmentInput
-from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.scheduling.model.scheduling_plan import Plan, is_asleep
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan as decide
@@ -38,6 +37,7 @@ from shiplap_cli.output import (
     summary,
     write_page,
 )
+from shiplap_cli.policy_views import policy_documents, policy_lines
 from shiplap_cli.render.arm_comparison import (
     ArmDocument,
     architecture_side,
@@ -51,7 +51,6 @@ from shiplap_cli.render.commitment_lines import commitment_lines
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
 from shiplap_cli.render.html import PageNotes, diff_report, plan_report
 from shiplap_cli.render.pages import plan_page
-from shiplap_cli.render.sleep_lines import sleep_document, sleep_lines
 from shiplap_cli.render.totals import (
     LeftOut,
     NodeTotal,
@@ -127,11 +126,10 @@ def plan(
     rejected = _rejected_overlays(snapshot)
     if rejected:
         answer["rejectedOverlays"] = rejected
-    commitments, sleep = snapshot.policy(CommitmentInput), snapshot.policy(SleepInput)
+    commitments = snapshot.policy(CommitmentInput)
     if commitments is not None:
         answer["commitments"] = msgspec.to_builtins(commitments.room)
-    if sleep is not None:
-        answer["sleep"] = sleep_document(sleep.state, rehearsed)
+    answer |= policy_documents(snapshot, rehearsed)
     totals = totals_of(inputs.snapshot, decided, money, from_scratch=from_scratch)
     if totals.priced or inputs.live:
         answer["totals"] = msgspec.to_builtins(totals)
@@ -149,7 +147,7 @@ def plan(
 
 def _page(inputs: LoadedInputs, page: RenderableType, totals: Totals, rehearsed: Sequence[str]) -> RenderableType:
     after = [totals.text] if totals.priced or inputs.live else []
-    return Group(page, *after, *sleep_lines(inputs.snapshot.policy(SleepInput), rehearsed), *caveat_lines(inputs))
+    return Group(page, *after, *policy_lines(inputs.snapshot, rehearsed), *caveat_lines(inputs))
 
 
 def _on_arm(inputs: LoadedInputs, workloads: Sequence[str], output: Format) -> int:

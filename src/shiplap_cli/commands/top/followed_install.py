@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property
+from functools import cache
 from threading import Event, Thread
 
 import msgspec
@@ -20,16 +20,12 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.policies.ceilings.ceiling_use import ClusterSpending, cluster_spending
 from shiplap.policies.ceilings.ceilings import CeilingUse, dollars
 from shiplap.policies.ceilings.ledger import SpendingLedger
-from shiplap.policies.sleep.sleep_input import SleepInput
-from shiplap.policies.sleep.sleep_settings import SleepSettings
-from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_state
-from shiplap.ports import FlightRecords, StateStore
+from shiplap.policies.registry import parts
+from shiplap.ports import FlightRecords
 from shiplap.records.disruption_record import Headline, headline
-from shiplap.settings import ClusterSettings
 from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs.cluster_events import SourceProblem
-from shiplap_cli.installs.find_install import DeployedInstall
-from shiplap_cli.render.sleep_lines import sleep_lines
+from shiplap_cli.installs.followed_resources import FollowedResources
 
 EVERY_S = 5.0
 BACK_S = 24 * 3600.0
@@ -54,7 +50,7 @@ class DecisionsRead(msgspec.Struct, frozen=True):
 
 
 class LinesRead(msgspec.Struct, frozen=True):
-    """The install's lines of text on `spending` or `sleep`; empty where it has no such settings."""
+    """The install's lines of text on `spending` or a feature; empty where it has no such settings."""
 
     kind: str
     lines: tuple[str, ...]
@@ -62,8 +58,6 @@ class LinesRead(msgspec.Struct, frozen=True):
 
 SourceRead = ClaimsRead | DecisionsRead | LinesRead
 
-LocatedInstall = Callable[[], tuple[DeployedInstall, str]]
-"""An install and the cluster's name in it, looked for when it is first called."""
 Put = Callable[[SourceRead | SourceProblem], None]
 
 
@@ -111,8 +105,14 @@ def decisions_source(read: Callable[[], Sequence[Headline]]) -> PolledSource:
 
 
 def lines_source(kind: str, unseen: str, read: Callable[[], Sequence[str]]) -> PolledSource:
-    """Return the source of the install's lines on `spending` or `sleep`; it shows `unseen` while a read fails."""
+    """Return the source of the install's lines on `spending` or a feature; it shows `unseen` while a read fails."""
     return PolledSource(kind, unseen, lambda: LinesRead(kind, tuple(read())))
+
+
+def policy_sources(resources: FollowedResources, clock: Callable[[], float]) -> list[PolledSource]:
+    """Return the sources of lines of optional features, those of `shiplap_cli.policies.<name>_top`."""
+    found = parts("shiplap_cli", "top")
+    return [lines_source(name, module.UNSEEN, module.lines_reader(resources, clock)) for name, module in found]
 
 
 def spending_reader(resources: FollowedResources, clock: Callable[[], float]) -> Callable[[], Sequence[str]]:
@@ -149,59 +149,6 @@ def _nearest_ceiling(ceilings: Sequence[CeilingUse]) -> Iterator[str]:
     """The ceiling of which the largest share is used."""
     for ceiling in sorted(ceilings, key=lambda item: (-item.share, item.title))[:1]:
         yield f"{ceiling.share:.0%} of {ceiling.title}, mode {ceiling.mode}"
-
-
-def sleep_reader(resources: FollowedResources, clock: Callable[[], float]) -> Callable[[], Sequence[str]]:
-    """Reads what sleeps in a cluster from table `state`, where it has slept or has been rehearsed or woken.
-
-    The windows are those that the functions had when they were first looked up. Where NodePools are read from the
-    cluster, nothing is said: their annotations are not known here.
-    """
-
-    def read() -> Sequence[str]:
-        notes = resources.install.sleep_notes().read(resources.cluster)
-        if notes == SleepNotes():  # the settings are not looked up for nothing
-            return ()
-        wanted = resources.settings.policy(SleepSettings)
-        if wanted is None or resources.settings.live_manifests:
-            return ()
-        joins = resources.install.joins().read(resources.cluster)
-        pools = resources.settings.manifests.node_pools
-        return tuple(sleep_lines(SleepInput(sleep_state(wanted, pools, joins, notes, clock()))))
-
-    return read
-
-
-class FollowedResources:
-    """An install, a cluster's name in it and its settings, each looked up when it is first asked for.
-
-    All raise AwsError and InvalidInput, as whatever looks the install up does.
-    """
-
-    def __init__(self, located: LocatedInstall) -> None:
-        self._located = located
-
-    @property
-    def install(self) -> DeployedInstall:
-        """The install."""
-        return self._located()[0]
-
-    @property
-    def cluster(self) -> str:
-        """The cluster's name."""
-        return self._located()[1]
-
-    @cached_property
-    def state(self) -> StateStore:
-        """Table `state`."""
-        return self.install.state()
-
-    @cached_property
-    def settings(self) -> ClusterSettings:
-        """Return the settings of the functions in service."""
-        from shiplap_cli.installs.installed import cluster_settings_of  # noqa: PLC0415 - only where it is on
-
-        return cluster_settings_of(self.install, self.cluster)
 
 
 def claim_reader(resources: FollowedResources) -> Callable[[], Sequence[NodeClaim]]:

@@ -28,14 +28,13 @@ from shiplap_cli.commands.top import keyboard
 from shiplap_cli.commands.top.followed_cluster import FollowedCluster
 from shiplap_cli.commands.top.followed_install import (
     BACK_S,
-    FollowedResources,
     SourceRead,
     claim_reader,
     claims_source,
     decision_reader,
     decisions_source,
     lines_source,
-    sleep_reader,
+    policy_sources,
     spending_reader,
 )
 from shiplap_cli.commands.top.frame import Scene, frame, page_of
@@ -44,6 +43,7 @@ from shiplap_cli.commands.top.view import SORTS, View, pressed, shown_nodes
 from shiplap_cli.inputs.cluster_events import ClusterEvent, follow_cluster
 from shiplap_cli.inputs.context_access import enter_context
 from shiplap_cli.installs.find_install import InstallOptions, dev_access, install_finder
+from shiplap_cli.installs.followed_resources import FollowedResources
 from shiplap_cli.options import Context, Kubeconfig, takes_sources
 from shiplap_cli.output import Format, Output, SafeConsole, emit
 from shiplap_lab.catalogue import embedded
@@ -125,7 +125,7 @@ def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, e
             claims_source(claim_reader(resources)),
             decisions_source(decision_reader(resources, time.time)),
             lines_source("spending", "what is spent is not seen", spending_reader(resources, time.time)),
-            lines_source("sleep", "what sleeps is not seen", sleep_reader(resources, time.time)),
+            *policy_sources(resources, time.time),
         ):
             polled.poll_once(seen.put)
             polled.keep_polling(seen.put, ended)

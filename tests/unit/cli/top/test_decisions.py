@@ -21,7 +21,6 @@ from shiplap_cli.commands.top.followed_cluster import FollowedCluster
 from shiplap_cli.commands.top.followed_install import (
     ClaimsRead,
     DecisionsRead,
-    FollowedResources,
     RecordedDecisions,
     claim_steps,
     decision_reader,
@@ -31,6 +30,7 @@ from shiplap_cli.commands.top.frame import Scene, frame
 from shiplap_cli.commands.top.stream import StreamLine
 from shiplap_cli.commands.top.view import View
 from shiplap_cli.inputs.cluster_events import SourceProblem
+from shiplap_cli.installs.followed_resources import FollowedResources
 from shiplap_lab.fakes.stores import FakeRecorder
 from tests.builders.claims import node_claim, with_fields
 from tests.unit.cli.top.framed import NOON, THREE

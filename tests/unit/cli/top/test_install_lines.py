@@ -1,4 +1,4 @@
-"""The lines of `shiplap top` about this month's dollars and about sleep."""
+"""The lines of `shiplap top` about this month's dollars."""
 
 from __future__ import annotations
 
@@ -6,54 +6,31 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.errors import AwsError, StoreError
 from shiplap.instances.offerings.node_prices import NodePrices
-from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
 from shiplap.policies.ceilings.ledger import HOUR_S, MonthOfSpending, SpendingLedger
-from shiplap.policies.policy_settings import chosen
-from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap.settings import ClusterSettings
 from shiplap_cli.commands.top.followed_cluster import FollowedCluster
 from shiplap_cli.commands.top.followed_install import (
-    FollowedResources,
     LinesRead,
     lines_source,
-    sleep_reader,
     spending_reader,
 )
 from shiplap_cli.commands.top.frame import Scene, frame
 from shiplap_cli.commands.top.view import View
-from shiplap_cli.inputs.cluster_events import SourceProblem
-from shiplap_cli.installs import installed
-from shiplap_lab.fakes.faults import Faults
-from shiplap_lab.fakes.state import FakeJoins, FakeState
-from shiplap_lab.policies.sleep_fakes import FakeSleep
+from shiplap_cli.installs.followed_resources import FollowedResources
+from shiplap_lab.fakes.state import FakeState
 from tests.builders.claims import node_claim
 from tests.conformance.priced_pools import priced
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC).timestamp()
 WORDS = "this month $300.00 spent, $24.00 reserved, forecast $324.00"
-
-
-@pytest.fixture
-def settings(monkeypatch: pytest.MonkeyPatch) -> list[ClusterSettings | AwsError]:
-    """The last one is what the functions have."""
-    found: list[ClusterSettings | AwsError] = [ClusterSettings(name="prod", region="eu-west-1")]
-
-    def look_up(*_: object) -> ClusterSettings:
-        if isinstance(found[-1], AwsError):
-            raise found[-1]
-        return found[-1]
-
-    monkeypatch.setattr(installed, "cluster_settings_of", look_up)
-    return found
 
 
 def spent() -> FakeState:
@@ -125,58 +102,3 @@ def test_without_a_ledger_there_is_no_line() -> None:
     assert shown[0] == LinesRead("spending", ())
     empty = frame(Scene(ClusterPicture(cluster="prod", taken_at=NOW)), View(), (), 80, 24)
     assert not any("this month" in str(line) for line in empty)
-
-
-class TestSleep:
-    SLEEP = SleepSettings(("dev",), 5, (WindowSettings("daily 22:00-06:00 UTC"),))
-    POOL = msgspec.convert(
-        {"metadata": {"name": "dev"}, "spec": {"template": {"spec": {"nodeClassRef": {"name": "default"}}}}}, NodePool
-    )
-
-    def reading(self, store: FakeSleep) -> list[str]:
-        install: Any = SimpleNamespace(sleep_notes=lambda: store, joins=FakeJoins)
-        return list(sleep_reader(FollowedResources(lambda: (install, "prod")), lambda: NOW)())
-
-    def asleep(self, **fields: Any) -> ClusterSettings:
-        return ClusterSettings(
-            name="prod",
-            region="eu-west-1",
-            policies=chosen(self.SLEEP),
-            manifests=Manifests(node_pools=(self.POOL,)),
-            **fields,
-        )
-
-    def slept(self, faults: Faults | None = None) -> FakeSleep:
-        store = FakeSleep(faults)
-        store.save("prod", SleepNotes(sleep_digest(self.SLEEP, (self.POOL,)), {"0": 1}), NOW)
-        return store
-
-    def test_what_sleeps_until_when_and_how_many_nodes_may_leave(
-        self, settings: list[ClusterSettings | AwsError]
-    ) -> None:
-        settings.append(self.asleep())
-        assert self.reading(self.slept()) == [
-            "sleep: NodePool dev until 2026-11-29T06:00:00Z, woken 6 min before",
-            "sleep: 5 more nodes may leave",
-        ]
-
-    def test_nothing_is_looked_up_where_nothing_has_slept(self, settings: list[ClusterSettings | AwsError]) -> None:
-        settings.append(AwsError("not authorized"))
-        assert self.reading(FakeSleep()) == []
-
-    def test_nothing_is_said_where_nothing_may_sleep_now_or_pools_are_read_from_the_cluster(
-        self, settings: list[ClusterSettings | AwsError]
-    ) -> None:
-        assert self.reading(self.slept()) == []
-        settings.append(self.asleep(live_manifests=True))
-        assert self.reading(self.slept()) == []
-
-    @pytest.mark.parametrize("unread", ["settings", "notes"])
-    def test_what_cannot_be_read_is_said(self, settings: list[ClusterSettings | AwsError], unread: str) -> None:
-        settings.append(AwsError("not authorized") if unread == "settings" else self.asleep())
-        faults = Faults()
-        if unread == "notes":
-            faults.on("before", "sleep.read", StoreError("not authorized"))
-        store, shown = self.slept(faults), list[Any]()
-        lines_source("sleep", "what sleeps is not seen", lambda: self.reading(store)).poll_once(shown.append)
-        assert shown == [SourceProblem("sleep", "what sleeps is not seen: not authorized")]

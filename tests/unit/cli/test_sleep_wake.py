@@ -15,7 +15,7 @@ from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import SleepingScope, SleepState
 from shiplap.settings import ClusterSettings
-from shiplap_cli.commands.status import wake as command
+from shiplap_cli.commands.status import sleep_wake as command
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
 from shiplap_cli.render.sleep_lines import sleep_lines

@@ -17,6 +17,7 @@ from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import STACK, Dev, Stack, find_install, sole_cluster
 from shiplap_cli.installs.installed import cluster_settings_of
 from shiplap_cli.output import Format, Output, Printed, emit, fail
+from shiplap_cli.policies.sleep_notes import sleep_notes
 
 
 class WakeDocument(Printed, frozen=True):
@@ -65,7 +66,7 @@ def wake(
         if refused := _refusal(cluster_settings_of(install, name), name, now, given=bool(until)):
             fail(refused)
             return 1
-        install.sleep_notes().wake(name, now, awake_until)
+        sleep_notes(install).wake(name, now, awake_until)
     except (AwsError, StoreError) as error:
         raise InvalidInput(f"stack {stack}", f"nothing was woken: {with_hint(error)}") from error
     document = WakeDocument(name, rfc3339(now), rfc3339(awake_until) if until else "")
