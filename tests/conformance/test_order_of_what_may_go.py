@@ -12,7 +12,6 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.policies.ceilings.ceiling_input import CeilingInput
-from shiplap.policies.sleep.sleep_input import SleepInput
 from tests.builders.nodes import node
 from tests.builders.pods import pod_on
 from tests.builders.pools import pool, rule
@@ -20,7 +19,6 @@ from tests.conformance.catalogues import fake_type
 from tests.conformance.disruption_order import ceiling, fallen, static, tiny
 from tests.conformance.disruptions import BOTH, ON_DEMAND, disrupted, large, pdb, small
 from tests.conformance.given import NOW, given
-from tests.conformance.sleeping_nodes import owned, scope, state
 
 STAYS = {labels.DO_NOT_DISRUPT: "true"}
 GONE = rule("gone", "DoesNotExist")
@@ -211,25 +209,6 @@ def test_nodes_that_cannot_climb_leave_a_turn_to_those_behind_them() -> None:
         fallen(*nodes, pods=[*kept, pod_on("pz", "z", cpu="3")], now=NOW + turn * 900).removed for turn in range(2)
     ]
     assert sorted(tried, key=len) == [set(), {"z"}]
-
-
-# Sleep
-
-
-def test_nodes_that_no_budget_lets_sleep_use_up_nothing_that_nodes_of_other_pools_need() -> None:
-    closed = pool("closed", ON_DEMAND, after="Never", budgets=[{"nodes": "0"}])
-    open_pool = pool("open", ON_DEMAND, after="Never")
-    asleep = state(scope("closed"), scope("open"), armed=("closed", "open"), left=1)
-    verdict = disrupted(
-        large("a", pool="closed"),
-        small("b", pool="open"),
-        pods=[owned("p", "a"), owned("q", "b")],
-        pools=[closed, open_pool],
-        types=BOTH,
-        policies=(SleepInput(asleep),),
-    )
-    assert verdict.removed == {"b"}
-    assert "no allowed disruptions for Asleep" in verdict.blocked("a")
 
 
 def test_a_cheaper_type_is_looked_for_among_nodes_that_a_ceiling_leaves() -> None:

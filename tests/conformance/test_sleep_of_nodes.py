@@ -30,7 +30,7 @@ from tests.builders.pods import pod_on
 from tests.builders.pools import pool
 from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import BOTH, NOW, ON_DEMAND, disrupted, holds_until, large, pdb, small
-from tests.conformance.sleeping_nodes import LATER, owned, scope, state
+from tests.conformance.sleep_cases import LATER, owned, scope, state
 
 QUIET = DisruptionSettings(spot_to_spot=False)
 KEEPS = pool("default", ON_DEMAND, after="Never")
@@ -435,3 +435,19 @@ def test_no_pod_outside_the_sleeping_scope_is_ever_on_a_node_that_leaves_for_sle
     assert len(gone) <= left
     for node in gone:
         assert set(nodes[int(node[1:])]) <= asleep
+
+
+def test_nodes_that_no_budget_lets_sleep_use_up_nothing_that_nodes_of_other_pools_need() -> None:
+    closed = pool("closed", ON_DEMAND, after="Never", budgets=[{"nodes": "0"}])
+    open_pool = pool("open", ON_DEMAND, after="Never")
+    asleep = state(scope("closed"), scope("open"), armed=("closed", "open"), left=1)
+    verdict = disrupted(
+        large("a", pool="closed"),
+        small("b", pool="open"),
+        pods=[owned("p", "a"), owned("q", "b")],
+        pools=[closed, open_pool],
+        types=BOTH,
+        policies=(SleepInput(asleep),),
+    )
+    assert verdict.removed == {"b"}
+    assert "no allowed disruptions for Asleep" in verdict.blocked("a")

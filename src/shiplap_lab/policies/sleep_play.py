@@ -1,10 +1,14 @@
-"""Sleep in simulations: the settings of a scenario."""
+"""Sleep in simulations: the settings of a scenario, and planted defects."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from shiplap.policies.policy_settings import PolicySettings
-from shiplap_lab.policies.policy_plays import PlantedDefect
+from shiplap.policies.sleep import sleep_state
 from shiplap_lab.scenarios.scenario import Scenario
+
+Patches = list[tuple[Any, str, Any]]
 
 
 def settings(scenario: Scenario) -> PolicySettings | None:
@@ -12,5 +16,24 @@ def settings(scenario: Scenario) -> PolicySettings | None:
     return None if scenario.sleep is None else scenario.sleep.settings
 
 
-MUTANTS: dict[str, PlantedDefect] = {}
-"""Planted defects by name; those of sleep are still among those of the trunk."""
+def _rehearses_nothing() -> Patches:
+    """The first window after a change takes nodes."""
+    return [(sleep_state, "_is_rehearsed", lambda *_: True)]
+
+
+def _rehearses_for_ever() -> Patches:
+    """No rehearsal is ever over."""
+    return [(sleep_state, "_is_rehearsed", lambda *_: False)]
+
+
+def _ignores_wakes() -> Patches:
+    """Windows go on whoever wakes the cluster."""
+    return [(sleep_state, "_woken_until", lambda *_: 0)]
+
+
+MUTANTS = {
+    "rehearses nothing": (_rehearses_nothing, ("nights",)),
+    "rehearses for ever": (_rehearses_for_ever, ("nights",)),
+    "ignores wakes": (_ignores_wakes, ("nights",)),
+}
+"""Planted defects by name: the patches, and the scenarios that find them."""

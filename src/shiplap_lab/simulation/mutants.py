@@ -34,7 +34,6 @@ from shiplap.policies.ceilings.launch_costs import LaunchCosts
 from shiplap.policies.ceilings.ledger import SpendingLedger, posted
 from shiplap.policies.commitments.commitment_ledger import CommitmentRoom
 from shiplap.policies.commitments.commitment_use import SharedUse
-from shiplap.policies.sleep import sleep_state
 from shiplap.ports import BusEvent, FleetRequest
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap_lab.fakes.compute import FakeCompute
@@ -251,21 +250,6 @@ def _knows_no_install() -> list[Patch]:
     return [(FakeCompute, "_is_foreign", lambda _, __: False)]
 
 
-def _rehearses_nothing() -> list[Patch]:
-    """The first window after a change takes nodes."""
-    return [(sleep_state, "_is_rehearsed", lambda *_: True)]
-
-
-def _rehearses_for_ever() -> list[Patch]:
-    """No rehearsal is ever over."""
-    return [(sleep_state, "_is_rehearsed", lambda *_: False)]
-
-
-def _ignores_wakes() -> list[Patch]:
-    """Windows go on whoever wakes the cluster."""
-    return [(sleep_state, "_woken_until", lambda *_: 0)]
-
-
 class Mutant(msgspec.Struct, frozen=True):
     """A defect: what makes its patches, and the scenarios that are played to find it."""
 
@@ -397,9 +381,6 @@ MUTANTS: dict[str, Mutant] = {
     "measures no memory": Mutant(_measures_no_memory, ("undisturbed",)),
     "serves suspended clusters": Mutant(_serves_suspended_clusters, ("live-manifests",)),
     "takes specs at once": Mutant(_takes_specs_at_once, ("live-manifests",)),
-    "rehearses nothing": Mutant(_rehearses_nothing, ("nights",)),
-    "rehearses for ever": Mutant(_rehearses_for_ever, ("nights",)),
-    "ignores wakes": Mutant(_ignores_wakes, ("nights",)),
     "knows no install": Mutant(_knows_no_install, ("two-installs",)),
 }
 

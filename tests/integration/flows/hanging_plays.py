@@ -60,3 +60,17 @@ def run_dry(stage: Stage, instance_type: str, capacity_type: str) -> None:
 def done(stage: Stage) -> list[tuple[str, str]]:
     """The states of claims with their types, whatever their names."""
     return sorted((claim.state, claim.known_instance.type) for claim in stage.claims())
+
+
+def sweeping() -> Played:
+    """A sweep finds nodes in service, a lost timer, and a pod that waits."""
+    stage = Stage()
+    stage.add_pods(3)
+    stage.play_on()
+    stage.add_pods(1, prefix="late", memory="6Gi", cpu="1500m")
+
+    def act(stage: Stage) -> Any:
+        report = stage.sweep()
+        return report.unfinished, len(report.launched), done(stage)
+
+    return prepared(stage, act)

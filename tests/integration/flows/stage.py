@@ -51,7 +51,6 @@ from shiplap_lab.fakes.state import FakeJoins, FakeState
 from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeRecorder
 from shiplap_lab.policies.commitments_fakes import FakeCommitments
 from shiplap_lab.policies.policy_plays import fake_ports, ports_of
-from shiplap_lab.policies.sleep_fakes import FakeSleep
 from tests.builders.pools import family_pool
 
 CLUSTER = "demo"
@@ -103,7 +102,7 @@ class Stage:
 
     `nominal` maps a type to the memory EC2 states, bytes; `launched` an instance id to its claim as it was then.
     Instances in `broken` never join. A stage `beside` another is a second cluster of the same account: they share
-    time, faults, state, notes of sleep and of joins, evidence about spot and learned capacity.
+    time, faults, state, notes of joins, what optional features note, and learned capacity.
     """
 
     def __init__(
@@ -166,11 +165,6 @@ class Stage:
     def commitments(self) -> FakeCommitments:
         """The account's commitments."""
         return cast("FakeCommitments", self.policy_ports["commitments"]["commitments"])
-
-    @property
-    def sleep(self) -> FakeSleep:
-        """The notes of sleep."""
-        return cast("FakeSleep", self.policy_ports["sleep"]["sleep"])
 
     def with_policies(self) -> Stage:
         """Let flows use the optional features that the settings switch on."""

@@ -29,9 +29,7 @@ from shiplap.flows.schedule import entry
 from shiplap.flows.shown_claims import show_claims
 from shiplap.flows.sweep.manifest_statuses import publish_statuses
 from shiplap.policies.commitments.account_commitments import CommitmentSettings
-from shiplap.policies.policy_settings import chosen
 from shiplap.policies.registry import POLICIES, flow_of
-from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.ports import DeadLetters
 from shiplap.settings import OtlpSettings
 from shiplap_lab.fakes.faults import Hang
@@ -39,7 +37,7 @@ from shiplap_lab.fakes.signals import FakeDeadLetters
 from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.integration.flows.capacity_blocks import HOUR_S, staged
 from tests.integration.flows.disrupted import Disrupted, oversized
-from tests.integration.flows.hanging_plays import NotedCalls, Played, done, prepared, run_dry
+from tests.integration.flows.hanging_plays import NotedCalls, Played, done, prepared, run_dry, sweeping
 from tests.integration.flows.leaving import warning
 from tests.integration.flows.live_stage import LiveStage
 from tests.integration.flows.shared_install import Clusters, Context, SharedInstall, launched, pending, records
@@ -86,28 +84,6 @@ def launching_together() -> Played:
         return report.unfinished, len(report.launched), done(stage)
 
     return prepared(stage, act)
-
-
-def sweeping() -> Played:
-    """A sweep finds nodes in service, a lost timer, and a pod that waits."""
-    stage = Stage()
-    stage.add_pods(3)
-    stage.play_on()
-    stage.add_pods(1, prefix="late", memory="6Gi", cpu="1500m")
-
-    def act(stage: Stage) -> Any:
-        report = stage.sweep()
-        return report.unfinished, len(report.launched), done(stage)
-
-    return prepared(stage, act)
-
-
-def sweeping_sleep() -> Played:
-    """As `sweeping`, at an hour at which a pool sleeps."""
-    played = sweeping()
-    windows = (WindowSettings("daily 00:00-23:59 UTC"),)
-    played.stage.settings = replace(played.stage.settings, policies=chosen(SleepSettings(("nobody",), 5, windows)))
-    return played
 
 
 def sweeping_blocks() -> Played:
@@ -220,7 +196,6 @@ STORIES: dict[str, Callable[[], Played]] = {
         scheduling,
         launching_together,
         sweeping,
-        sweeping_sleep,
         sweeping_blocks,
         scheduling_beside_strangers,
         scheduling_with_a_snapshot,

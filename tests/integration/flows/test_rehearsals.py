@@ -7,64 +7,20 @@ import pytest
 
 from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
 from shiplap.flows.catalog.inspect import inspect
-from shiplap.flows.catalog.inspections import inspect_all
 from shiplap.flows.messages import Sweep
 from shiplap.flows.schedule.launch_trials import ALLOWANCE_S
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 from shiplap.instances.readiness import nodeclass_status
-from shiplap.instances.readiness.nodeclass_status import ALLOWED_FOR_S, REFUSED_FOR_S, DryRuns, NodeClassStatus
-from shiplap.kubernetes.objects import ObjectMeta
-from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
-from shiplap.policies.policy_settings import chosen
-from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_digest
-from shiplap_lab.fakes.stores import FakeDryRuns, FakeStatus
+from shiplap.instances.readiness.nodeclass_status import ALLOWED_FOR_S, REFUSED_FOR_S
+from shiplap.manifests.custom_resources import NodePool
 from tests.builders.pools import family_pool
+from tests.integration.flows.dry_run_ground import Ground
 from tests.integration.flows.pools_of_classes import of_class
 from tests.integration.flows.stage import Stage, catalog
 
 DENIED = NodeClassProblem(
     nodeclass_status.VALIDATION, "CreateFleetAuthCheckFailed", "with an explicit deny in a service control policy"
 )
-
-
-class Ground:
-    """Two EC2NodeClasses with a NodePool each, a third that nobody uses, and a sweep each minute."""
-
-    def __init__(self, *pools: NodePool) -> None:
-        self.stage = Stage()
-        pools = pools or (
-            of_class(family_pool("a", ("c7i",)), "first"),
-            of_class(family_pool("b", ("m6i",)), "second"),
-        )
-        spec = EC2NodeClassSpec(ami_family="Bottlerocket")
-        self.classes = tuple(EC2NodeClass(ObjectMeta(name=name), spec) for name in ("first", "second", "unused"))
-        manifests = Manifests(node_pools=pools, node_classes=self.classes)
-        self.stage.settings = msgspec.structs.replace(self.stage.settings, manifests=manifests)
-        self.store = FakeDryRuns(self.stage.faults)
-        self.status = FakeStatus()
-        self.stage.context = msgspec.structs.replace(self.stage.context, dry_runs=self.store, status=self.status)
-
-    def sweep(self, *, later_s: float = 60.0) -> list[str]:
-        """One more; the EC2NodeClasses that it tried out."""
-        self.stage.clock.advance(later_s)
-        self.stage.compute.rehearsed.clear()
-        self.stage.sweep()
-        return [request.node_class.metadata.name for request in self.stage.compute.rehearsed]
-
-    def known(self) -> DryRuns:
-        return self.store.load(self.stage.name)
-
-    def inspected(self) -> NodeClassStatus:
-        inspect_all([(self.stage.settings, self.stage.context)], {"eu-west-1": catalog()}, self.status)
-        return inspect(self.stage.settings, catalog(), self.stage.context).node_classes[0]
-
-    def edit(self, **spec: object) -> None:
-        """Deploy another manifest of the first EC2NodeClass."""
-        (first, *others), manifests = self.classes, self.stage.settings.manifests
-        changed = msgspec.structs.replace(first, spec=msgspec.structs.replace(first.spec, **spec))
-        edited = msgspec.structs.replace(manifests, node_classes=(changed, *others))
-        self.stage.settings = msgspec.structs.replace(self.stage.settings, manifests=edited)
 
 
 def test_each_class_that_is_used_is_tried_once_and_nothing_is_launched() -> None:
@@ -78,18 +34,6 @@ def test_each_class_that_is_used_is_tried_once_and_nothing_is_launched() -> None
     assert ground.stage.compute.launches == []
     assert ground.stage.claims() == ()
     assert ground.inspected().ready.status == "True"
-
-
-def test_classes_of_node_pools_that_sleep_are_tried_as_well() -> None:
-    ground = Ground()
-    sleep = SleepSettings(("a", "b"), 5, (WindowSettings("daily 20:00-06:00 UTC"),))
-    stage = ground.stage
-    stage.settings = msgspec.structs.replace(stage.settings, policies=chosen(sleep))
-    digest = sleep_digest(sleep, stage.settings.manifests.node_pools)
-    stage.sleep.save(stage.name, SleepNotes(digest, {"0": 1}), stage.clock.now())
-    stage.add_pods(1)
-    assert ground.sweep() == ["first", "second"]
-    assert stage.claims() == (), "it is night"
 
 
 def test_what_is_forbidden_makes_the_class_not_ready_until_it_is_allowed() -> None:

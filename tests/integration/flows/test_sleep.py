@@ -17,6 +17,7 @@ from shiplap.policies.sleep.sleep_state import UNKNOWN_JOIN_S, SleepNotes, sleep
 from shiplap.records.disruption_record import DisruptionRecord, decided_again, is_disruption, read
 from tests.integration.flows.disrupted import Disrupted
 from tests.integration.flows.leaving import warning
+from tests.integration.flows.sleep_stage import sleep_of
 
 PENDING = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 NIGHT_S, DAY_S = 12 * 3600, 24 * 3600
@@ -43,7 +44,7 @@ class Sleepy(Disrupted):
         sleep = self.settings.policy(SleepSettings)
         if rehearsed and sleep is not None:
             digest = sleep_digest(sleep, self.settings.manifests.node_pools)
-            self.sleep.save(self.name, SleepNotes(digest, {"0": 1}), self.clock.now())
+            sleep_of(self).save(self.name, SleepNotes(digest, {"0": 1}), self.clock.now())
         self.clock.advance(self.opens_at - 300 - self.clock.now())
         self.faults.clear()
         self.evicted: list[str] = []
@@ -186,7 +187,7 @@ def test_a_person_wakes_the_cluster_within_a_minute() -> None:
     stage.until(stage.opens_at + 600)
     assert stage.nodes == 0
 
-    stage.sleep.wake(stage.name, int(stage.clock.now()), 0)
+    sleep_of(stage).wake(stage.name, int(stage.clock.now()), 0)
     stage.sweep()
     assert stage.nodes >= 1
     stage.minutes(3)
@@ -202,7 +203,7 @@ def test_a_wake_undoes_what_has_not_begun_to_leave() -> None:
     while not stage.state.commands(stage.name):
         stage.disrupt()
         stage.clock.advance(20)
-    stage.sleep.wake(stage.name, int(stage.clock.now()), 0)
+    sleep_of(stage).wake(stage.name, int(stage.clock.now()), 0)
     stage.minutes(3)
 
     assert stage.state.commands(stage.name) == ()
@@ -225,7 +226,7 @@ class Draining(Sleepy):
         self.faults.clear()
 
     def wake(self) -> None:
-        self.sleep.wake(self.name, int(self.clock.now()), 0)
+        sleep_of(self).wake(self.name, int(self.clock.now()), 0)
 
     def around(self) -> None:
         """As ever; pods that were evicted are made anew and bound at once."""
@@ -326,7 +327,7 @@ def test_a_drain_ends_when_nothing_sleeps_any_more(what: str) -> None:
         def broken(*_: object) -> None:
             raise StoreError("it is not there")
 
-        stage.sleep.read = broken  # type: ignore[assignment,method-assign]
+        sleep_of(stage).read = broken  # type: ignore[assignment,method-assign]
     else:
         stage.clock.advance(NIGHT_S)
     stage.attend()
@@ -358,7 +359,7 @@ def test_no_more_nodes_leave_in_one_night_than_shiplap_yaml_allows() -> None:
     assert stage.nodes >= 2
 
     stage.until(stage.opens_at + 3600)
-    assert stage.sleep.read(stage.name).taken == 1
+    assert sleep_of(stage).read(stage.name).taken == 1
     records = [read(document, name).record for name, document in stage.recorder.records.items() if is_disruption(name)]
     commands = [item for record in records if isinstance(record, DisruptionRecord) for item in record.decision.commands]
     assert sum(len(item.nodes) for item in commands if item.reason is Reason.ASLEEP) == 1
@@ -373,7 +374,7 @@ def test_what_cannot_be_remembered_keeps_nodes(effect: str) -> None:
     def broken(*_: object) -> None:
         raise StoreError("it is not there")
 
-    setattr(stage.sleep, effect, broken)
+    setattr(sleep_of(stage), effect, broken)
 
     stage.until(stage.opens_at + 1200)
 
@@ -405,7 +406,7 @@ def test_a_night_is_slept_wherever_the_disrupt_function_dies() -> None:
         assert stage.nodes == 0, point
         assert stage.pending() == 4
         assert stage.state.commands(stage.name) == ()
-        assert stage.sleep.read(stage.name).taken >= 1
+        assert sleep_of(stage).read(stage.name).taken >= 1
         if not died:
             return
     raise AssertionError("the invocation has no end")
