@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from ipaddress import ip_network
 from pathlib import Path
@@ -30,9 +30,7 @@ from shiplap.manifests.files.documents import Document, files_of, read_documents
 from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
-from shiplap.manifests.shiplap_annotations import ON_DEMAND_DISCOUNT
 from shiplap.policies.ceilings.ceilings import Ceiling, ceiling_problems
-from shiplap.policies.commitments.account_commitments import CommitmentSettings
 from shiplap.policies.policy_settings import chosen
 from shiplap.regions import exists, partition_of
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSettings, Settings
@@ -151,6 +149,11 @@ def _of_clusters() -> list[tuple[str, PolicyDocument]]:
     return [(name, document) for name, document in documents() if document.of_cluster is not None]
 
 
+def _of_installs() -> list[tuple[str, PolicyDocument]]:
+    """Return the optional features that have a key of the install."""
+    return [(name, document) for name, document in documents() if document.of_install is not None]
+
+
 def _key(policy: str) -> str:
     """Return the key of a policy in shiplap.yaml."""
     first, *more = policy.split("_")
@@ -181,10 +184,10 @@ class InstallDocument(_Part, frozen=True):
     `snap_start` restores functions from a snapshot instead of starting them cold; `tracing` sends traces to X-Ray.
     `dashboard` makes one in CloudWatch. `cluster_metrics` writes what is known of each cluster, NodePool and tier as
     metrics of its own, each of which is paid for, beside the figures of all clusters together. `otlp` sends metrics to
-    an OpenTelemetry collector as well. `ceilings` in dollars bound all clusters together. `commitments` is what to
-    count on of Savings Plans and Reserved Instances. `permissions_boundary` is the name, with its path, or the ARN of
-    the policy that bounds every role of the stack. `bootstrap_qualifier` says which `cdk bootstrap` of the account the
-    stack is deployed by; empty is the CDK's own.
+    an OpenTelemetry collector as well. `ceilings` in dollars bound all clusters together. `permissions_boundary` is
+    the name, with its path, or the ARN of the policy that bounds every role of the stack. `bootstrap_qualifier` says
+    which `cdk bootstrap` of the account the stack is deployed by; empty is the CDK's own. Optional features add keys of
+    their own (`written_install`).
     """
 
     region: str
@@ -201,7 +204,6 @@ class InstallDocument(_Part, frozen=True):
     cluster_metrics: bool = False
     otlp: OtlpDocument | None = None
     ceilings: tuple[Ceiling, ...] = ()
-    commitments: CommitmentSettings | None = None
     permissions_boundary: str = ""
     bootstrap_qualifier: str = ""
 
@@ -211,9 +213,15 @@ def written_install() -> type[InstallDocument]:
     """Return the struct of the whole file: an InstallDocument with the keys of optional features, named by them."""
     keys = [(name, *document.of_cluster) for name, document in _of_clusters() if document.of_cluster is not None]
     cluster = msgspec.defstruct(ClusterDocument.__name__, keys, bases=(ClusterDocument,), frozen=True)
-    fields = [("clusters", tuple[cluster, ...])]  # type: ignore[valid-type]
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [("clusters", tuple[cluster, ...])]  # type: ignore[valid-type]
+    fields += [(name, *document.of_install) for name, document in _of_installs() if document.of_install is not None]
     made = msgspec.defstruct("InstallDocument", fields, bases=(InstallDocument,), frozen=True)
     return cast("type[InstallDocument]", made)
+
+
+def keys_of_install(install: InstallDocument) -> dict[str, Any]:
+    """Return the keys of the install that optional features have, by the names of the features."""
+    return {name: getattr(install, name) for name, _ in _of_installs()}
 
 
 class ServedCluster(msgspec.Struct, frozen=True):
@@ -373,9 +381,9 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     values: dict[str, Any] = {field: getattr(document, field) for field in shared}
     values |= {"region": install.region, "install": install.name, "network": network}
     values["account_ceilings"] = install.ceilings
-    values["commitments"] = install.commitments
-    written_policies = (part.settings(getattr(document, name)) for name, part in _of_clusters())
-    values["policies"] = chosen(*(item for item in written_policies if item is not None))
+    of_cluster = (part.settings(getattr(document, name)) for name, part in _of_clusters())
+    of_install = (part.settings(getattr(install, name)) for name, part in _of_installs())
+    values["policies"] = chosen(*(item for item in (*of_cluster, *of_install) if item is not None))
     manifests_path = folder / document.manifests
     if document.reads_cluster:
         if manifests_path.exists():
@@ -389,8 +397,8 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     _refuse_misfits(source, index, document, values["manifests"])
     _refuse_roles_that_iam_cannot_have(manifests_path, document.name)
     _refuse_other_partitions(manifests_path, install.region)
-    if install.commitments is not None:
-        _refuse_discounts(manifests_path)
+    for name, part in _of_installs():
+        _refuse_annotations(manifests_path, part.unwelcome(getattr(install, name)))
     if written.access == "entry":
         _refuse_roles_of_two_systems(manifests_path)
     return ServedCluster(written, ClusterSettings(**values))
@@ -420,15 +428,15 @@ def _with_role(manifests: Path) -> Iterator[tuple[Document, EC2NodeClass]]:
     return ((document, item) for document, item in _node_classes(manifests) if item.spec.role)
 
 
-def _refuse_discounts(manifests: Path) -> None:
-    """Raises InvalidManifests for NodePools that state what commitments make of prices: both would count them."""
-    where: Where = ("metadata", "annotations", ON_DEMAND_DISCOUNT)
-    reason = "`commitments` of shiplap.yaml already counts on Savings Plans: remove this annotation, or that key"
+def _refuse_annotations(manifests: Path, unwelcome: Mapping[str, str]) -> None:
+    """Raises InvalidManifests for NodePools with annotations that an optional feature does not bear."""
+    files = files_of(manifests) if unwelcome else ()
     problems = [
-        _refusal(document, where, reason)
-        for document in (each for file in files_of(manifests) for each in read_file(file))
+        _refusal(document, ("metadata", "annotations", name), reason)
+        for document in (each for file in files for each in read_file(file))
         if document.data.get("kind") == "NodePool"
-        and ON_DEMAND_DISCOUNT in ((document.data.get("metadata") or {}).get("annotations") or {})
+        for name, reason in unwelcome.items()
+        if name in ((document.data.get("metadata") or {}).get("annotations") or {})
     ]
     if problems:
         raise InvalidManifests(problems)
@@ -512,7 +520,7 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
     if install.otlp is not None:
         yield from ((("otlp", field), reason) for field, reason in _otlp_problems(install.otlp))
     yield from ((("ceilings", *where), reason) for where, reason in ceiling_problems(install.ceilings, of_account=True))
-    yield from _commitment_problems(install)
+    yield from _problems_of_features(install)
     if not install.clusters:
         yield ("clusters",), "must name at least one cluster"
     for index, cluster in enumerate(install.clusters):
@@ -534,7 +542,7 @@ def _region_problems(install: InstallDocument) -> Iterator[Problem]:
     asked: tuple[tuple[Where, bool, Feature], ...] = (
         (("snapStart",), install.snap_start, Feature.SNAP_START),
         (("tracing",), install.tracing, Feature.TRACING),
-        (("commitments", "share"), _asks_for_plans(install), Feature.SAVINGS_PLANS_API),
+        *_needs_of_features(install),
     )
     for where, is_asked, feature in asked:
         if is_asked and (row := gap(region, feature)):
@@ -566,8 +574,10 @@ def _other_partition(name: str, region: str) -> str:
     return f"{name!r} is of another partition than {region}: name one that begins with arn:{own}:"
 
 
-def _asks_for_plans(install: InstallDocument) -> bool:
-    return install.commitments is not None and bool(install.commitments.share)
+def _needs_of_features(install: InstallDocument) -> Iterator[tuple[Where, bool, Feature]]:
+    """Yield what optional features need of the Region by their keys of the install."""
+    for name, part in _of_installs():
+        yield from (((_key(name), *field), True, feature) for field, feature in part.needs(getattr(install, name)))
 
 
 def _deployment_problems(install: InstallDocument) -> Iterator[Problem]:
@@ -593,10 +603,11 @@ def _problems_of_parts(cluster: ClusterDocument) -> Iterator[Problem]:
         yield from (((name, *field), reason) for field, reason in problems)
 
 
-def _commitment_problems(install: InstallDocument) -> Iterator[Problem]:
-    if install.commitments is not None:
-        wrong = install.commitments.problems(f"{install.region}/{install.name}")
-        yield from ((("commitments", *field), reason) for field, reason in wrong)
+def _problems_of_features(install: InstallDocument) -> Iterator[Problem]:
+    """Of the keys of the install that optional features have."""
+    for name, part in _of_installs():
+        wrong = part.problems_of_install(getattr(install, name), f"{install.region}/{install.name}")
+        yield from (((_key(name), *field), reason) for field, reason in wrong)
 
 
 def _otlp_problems(otlp: OtlpDocument) -> Iterator[tuple[str, str]]:

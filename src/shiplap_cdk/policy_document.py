@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from shiplap.manifests.custom_resources import Manifests
-from shiplap.manifests.decoding import Problem
+from shiplap.manifests.decoding import Path, Problem
 from shiplap.policies.policy_settings import PolicySettings
 from shiplap.policies.registry import parts
+from shiplap_cdk.region_differences import Feature
 
 Grant = tuple[str, Sequence[str], str, str]
 """One permission: the name of its statement, the actions, a table (`state` or `capacity`), and the only partition."""
@@ -20,8 +21,11 @@ class PolicyDocument:
     of_cluster: ClassVar[tuple[Any, Any] | None] = None
     """Type and default of the feature's key of a cluster in shiplap.yaml; None if it has none."""
 
+    of_install: ClassVar[tuple[Any, Any] | None] = None
+    """Type and default of the feature's key of the install in shiplap.yaml; None if it has none."""
+
     functions: ClassVar[tuple[str, ...]] = ()
-    """The functions that `grants` are of."""
+    """The functions that `grants` and `asks` are of."""
 
     def settings(self, written: Any) -> PolicySettings | None:
         """Return the settings that functions get; None where the feature is off."""
@@ -33,6 +37,22 @@ class PolicyDocument:
 
     def misfits(self, written: Any, manifests: Manifests) -> Iterable[Problem]:
         """Return what the key of a cluster names and its manifests do not have: the field below it, and the reason."""
+        return ()
+
+    def problems_of_install(self, written: Any, install: str) -> Iterable[Problem]:
+        """Return what is wrong with the key of an install, REGION/NAME: the field below it, and the reason."""
+        return ()
+
+    def needs(self, written: Any) -> Iterable[tuple[Path, Feature]]:
+        """Return what the key of an install needs and a Region may lack: the field below it, and what it needs."""
+        return ()
+
+    def unwelcome(self, written: Any) -> Mapping[str, str]:
+        """Return the annotations that no NodePool may have beside the key of an install, each with the reason."""
+        return {}
+
+    def asks(self, written: Any) -> Sequence[tuple[str, Sequence[str]]]:
+        """Return what functions may ask AWS by the key of an install: names of statements, and their actions."""
         return ()
 
     def grants(self) -> Sequence[Grant]:

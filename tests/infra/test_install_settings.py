@@ -11,6 +11,7 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
+from shiplap.policies.commitments.commitment_settings import CommitmentSettings
 from shiplap.settings import ClusterSettings, OtlpSettings, Settings
 from shiplap_cdk.install_document import ClusterDocument, read
 from tests.infra.written_installs import WRITTEN, refusal, written
@@ -36,7 +37,7 @@ def test_settings_survive_the_layer() -> None:
 
 def test_every_field_of_cluster_settings_can_be_written() -> None:
     """A setting that cannot be written would silently keep its default."""
-    elsewhere = {"region", "install", "network", "account_ceilings", "commitments"}  # of the install, and of `vpc`
+    elsewhere = {"region", "install", "network", "account_ceilings"}  # of the install, and of `vpc`
     elsewhere |= {"live_manifests", "allowed"}  # of `manifests: cluster`, and the lists beside it
     elsewhere |= {"policies"}  # keys of optional features
     assert set(ClusterSettings.__struct_fields__) - elsewhere <= set(ClusterDocument.__struct_fields__)
@@ -73,13 +74,14 @@ commitments:
 
 
 def test_commitments_are_told_to_every_cluster(folder: Path) -> None:
-    assert written(folder, WRITTEN).settings().clusters[0].commitments is None
+    assert written(folder, WRITTEN).settings().clusters[0].policy(CommitmentSettings) is None
 
     (cluster,) = written(folder, WRITTEN + COMMITMENTS).settings().clusters
 
-    assert cluster.commitments is not None
-    (plan,) = cluster.commitments.written
-    assert (cluster.commitments.share, plan.dollars_per_hour, plan.family) == ("80%", 4.5, "m7g")
+    counted = cluster.policy(CommitmentSettings)
+    assert counted is not None
+    (plan,) = counted.written
+    assert (counted.share, plan.dollars_per_hour, plan.family) == ("80%", 4.5, "m7g")
     assert msgspec.json.decode(msgspec.json.encode(cluster), type=ClusterSettings) == cluster
 
 

@@ -33,7 +33,7 @@ def rights(function: str, *, learns: bool) -> list[dict[str, Any]]:
         kubeconfig_secrets=(),
         metrics_secret="",
         has_live_manifests=False,
-        commitments=None,
+        of_install={},
         policies=("spot_risk",) if learns else (),
         ec2_principals=("ec2.amazonaws.com",),
     )

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketMemory
-from shiplap.aws.policies.commitments_adapters import BucketCommitments
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.flows.disrupt.disruption_round import disrupt
@@ -33,12 +32,7 @@ from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.nodeclaim import ClaimState, PodReference
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
-from shiplap.policies.commitments.account_commitments import (
-    AccountCommitments,
-    CommitmentSettings,
-    InstanceUse,
-    SavingsPlan,
-)
+from shiplap.policies.commitments.account_commitments import InstanceUse
 from shiplap.policies.commitments.commitment_use import ClusterUse
 from shiplap.policies.policy_settings import chosen
 from shiplap.policies.registry import POLICIES as REGISTERED
@@ -93,7 +87,6 @@ class DrawnInstall:
 
     def settings_of(self, on: tuple[str, ...]) -> Mapping[str, Any]:
         found: dict[str, Any] = {
-            "commitments": CommitmentSettings(counted_by=f"{REGION}/shiplap", share="80%"),
             "ceilings": (Ceiling(monthly=5_000.0, mode=self.draw.choice(list(CeilingMode)), above_priority=0),),
         }
         if "ceilings" in on:
@@ -171,10 +164,6 @@ class DrawnInstall:
 
     def stores(self) -> None:
         """What policies remember."""
-        s3 = session.client("s3")
-        plan = SavingsPlan("sp-1", 500_000, self.at + 9e6, rates=dict.fromkeys(TYPES, 60_000))
-        others = (InstanceUse("c5.xlarge", f"{REGION}a", 1),)
-        BucketCommitments(s3, "install", REGION).save(AccountCommitments(REGION, self.at - 60, (plan,), others=others))
         for part in drawn_parts(self.live.settings.policies_on):
             part.remember(self.live.settings, self.at, self.draw)
 

@@ -22,7 +22,7 @@ from shiplap_cdk.constructs.function_roles import FunctionRoles
 from shiplap_cdk.constructs.lambda_functions import LambdaFunctions, QueueTrigger, RuntimeSettings
 from shiplap_cdk.constructs.schedules import Schedules
 from shiplap_cdk.constructs.storage import InstallStorage
-from shiplap_cdk.install_document import InstallDocument, ServedCluster, in_group
+from shiplap_cdk.install_document import InstallDocument, ServedCluster, in_group, keys_of_install
 from shiplap_cdk.region_differences import ec2_principals
 
 # A burst of a thousand events is one invocation; Lambda cuts a batch where its payload would pass 6 MB.
@@ -81,7 +81,7 @@ class Common(NamedTuple):
             kubeconfig_secrets=_sorted(cluster.document.kubeconfig_secret for cluster in clusters),
             metrics_secret=self.document.otlp.headers_secret if self.document.otlp else "",
             has_live_manifests=any(cluster.document.reads_cluster for cluster in clusters),
-            commitments=self.document.commitments,
+            of_install=keys_of_install(self.document),
             policies=_sorted(name for cluster in clusters for name in cluster.settings.policies_on),
             ec2_principals=ec2_principals(self.document.region),
         )

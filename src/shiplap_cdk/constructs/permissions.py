@@ -26,7 +26,6 @@ from shiplap.aws.bucket import (
 )
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.instance_profiles import parameters_path
-from shiplap.policies.commitments.account_commitments import CommitmentSettings
 from shiplap_cdk.constructs.events import WorkQueue
 from shiplap_cdk.constructs.storage import InstallStorage
 from shiplap_cdk.policy_document import documents
@@ -53,9 +52,8 @@ class PolicyTargets(NamedTuple):
     that name images; keys, by id, ARN or alias, those of KMS that encrypt nodes' volumes; secrets, by ARN, those with
     kubeconfigs; `metrics_secret` is that with the headers for a collector of metrics, if any. `has_live_manifests` says
     that some cluster's manifests are read from its API server, `policies` names the optional features that a
-    cluster has on.
-    `commitments` is what is counted on of Savings Plans and Reserved Instances. `ec2_principals` are EC2's names as a
-    service.
+    cluster has on, `of_install` the keys that features have beside those of clusters. `ec2_principals` are EC2's names
+    as a service.
     """
 
     storage: InstallStorage
@@ -73,8 +71,8 @@ class PolicyTargets(NamedTuple):
     kubeconfig_secrets: tuple[str, ...]
     metrics_secret: str
     has_live_manifests: bool
-    commitments: CommitmentSettings | None
     policies: tuple[str, ...]
+    of_install: Mapping[str, Any]
     ec2_principals: tuple[str, ...]
 
 
@@ -162,7 +160,7 @@ def catalog(targets: PolicyTargets) -> Statements:
         _allow("ReadRehearsals", ["s3:GetObject"], [_objects(targets, REHEARSALS_PREFIX)]),
         *_manifests(targets, "s3:GetObject"),
         _allow("KeepStatus", ["s3:GetObject", "s3:PutObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
-        *_commitments(targets),
+        *_policies(targets, "catalog"),
         *_clusters(targets),
     ]
 
@@ -197,22 +195,6 @@ def _identities(targets: PolicyTargets) -> Statements:
             {"StringEquals": _ours(targets, "aws:ResourceTag")},
         ),
         _allow("KeepIdentities", ["s3:GetObject", "s3:PutObject"], [_objects(targets, IDENTITIES_PREFIX)]),
-    ]
-
-
-def _commitments(targets: PolicyTargets) -> Statements:
-    """Savings Plans and Reserved Instances, and the instances of others that use them: all those of the account.
-
-    Plans that shiplap.yaml states are used by others, too.
-    """
-    if targets.commitments is None:
-        return []
-    if not targets.commitments.share:
-        return [_describe("LookAtCommitments", "DescribeInstances")]
-    plans = ["savingsplans:DescribeSavingsPlans", "savingsplans:DescribeSavingsPlanRates"]
-    return [
-        _describe("LookAtCommitments", "DescribeReservedInstances", "DescribeInstances"),
-        _allow("ReadSavingsPlans", plans, ["*"]),
     ]
 
 
@@ -512,14 +494,24 @@ def _capacity(targets: PolicyTargets, *actions: str) -> iam.PolicyStatement:
 def _policies(targets: PolicyTargets, function: str) -> Statements:
     """Return what optional features let a function do beside."""
     tables_of = {"state": targets.storage.state, "capacity": targets.storage.capacity}
-    return [
+    found = [(name, item) for name, item in documents() if name in targets.policies and function in item.functions]
+    written = [
         _allow(
             sid, actions, [tables_of[table].table_arn], {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [only]}}
         )
-        for name, document in documents()
-        if name in targets.policies and function in document.functions
+        for _, document in found
         for sid, actions, table, only in document.grants()
     ]
+    asked = [
+        _ask(sid, actions) for name, document in found for sid, actions in document.asks(targets.of_install.get(name))
+    ]
+    return [*written, *asked]
+
+
+def _ask(sid: str, actions: Sequence[str]) -> iam.PolicyStatement:
+    """Allow actions that know no resources; those of EC2 can be bound to the Region."""
+    of_ec2 = [action.removeprefix("ec2:") for action in actions if action.startswith("ec2:")]
+    return _describe(sid, *of_ec2) if len(of_ec2) == len(actions) else _allow(sid, actions, ["*"])
 
 
 def _publish(targets: PolicyTargets) -> iam.PolicyStatement:

@@ -25,7 +25,6 @@ from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Event, Pod, RawObject
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.shiplap_annotations import SLEEP
-from shiplap.policies.commitments.account_commitments import CommitmentSettings
 from shiplap.policies.policy_settings import chosen
 from shiplap.ports import BusEvent, FleetOverride, FleetRequest, Instance
 from shiplap.records.disruption_record import decided_again, read
@@ -145,9 +144,6 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
 
 
-_COUNTED = CommitmentSettings(counted_by=f"{REGION}/shiplap", share="100%")
-
-
 class Simulation:
     """Installs, clusters and EC2 in virtual time; `play` runs them once. `observers` are called every ten seconds.
 
@@ -253,7 +249,6 @@ class Simulation:
             ceilings=cluster.ceilings,
             account_ceilings=self._play.scenario.ceilings,
             disruption=self._disruption,
-            commitments=_COUNTED if any(self._owned) else None,
         )
 
     def _connect_faults(self) -> FaultWorld:

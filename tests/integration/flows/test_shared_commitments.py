@@ -16,13 +16,13 @@ from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.commitments.account_commitments import (
     AccountCommitments,
-    CommitmentSettings,
     InstanceUse,
     ReservedInstances,
     SavingsPlan,
-    WrittenPlan,
 )
+from shiplap.policies.commitments.commitment_settings import CommitmentSettings, WrittenPlan
 from shiplap.policies.commitments.commitment_use import HELD_S, ClusterUse
+from shiplap.policies.policy_settings import chosen
 from shiplap_lab.fakes.faults import Crash
 from tests.builders.claims import node_claim
 from tests.builders.pools import family_pool
@@ -59,7 +59,7 @@ def with_plan(count: int, *, beside: Stage | None = None) -> Stage:
 
 def on_account(beside: Stage | None) -> Stage:
     stage = Stage(FAMILIES, spot=True, beside=beside)
-    stage.settings = replace(stage.settings, commitments=COUNTED)
+    stage.settings = replace(stage.settings, policies=chosen(COUNTED))
     return stage
 
 
@@ -95,7 +95,7 @@ def test_a_written_plan_pays_for_what_instances_of_others_leave(others: int, our
     stage = on_account(None)
     plan = WrittenPlan(dollars_per_hour=2 * RATE / MICROS, discount="28%", family="m6i", end="2999-01-01")
     written = CommitmentSettings(counted_by="eu-west-1/shiplap", written=(plan,))
-    stage.settings = replace(stage.settings, commitments=written)
+    stage.settings = replace(stage.settings, policies=chosen(written))
     used = (InstanceUse("m6i.large", ZONES[0], others),) if others else ()
     stage.commitments.shown = AccountCommitments("eu-west-1", stage.clock.now(), others=used)
     refresh_commitments(written, stage.commitments, stage.commitments, stage.meter)
@@ -106,7 +106,7 @@ def test_a_written_plan_pays_for_what_instances_of_others_leave(others: int, our
 
 def test_without_the_setting_nothing_is_read_and_nothing_is_written() -> None:
     stage, plain = with_reserved(2), Stage(FAMILIES, spot=True)
-    stage.settings = replace(stage.settings, commitments=None)
+    stage.settings = replace(stage.settings, policies=())
     for each in (stage, plain):
         each.add_pods(4, **POD)
         each.schedule()
@@ -254,7 +254,7 @@ def test_a_replacement_notes_what_it_will_use_before_it_is_written() -> None:
     stage = oversized()
     reserved = ReservedInstances("ri", "m6i.large", 1, stage.clock.now() + 1e6)
     stage.commitments.save(AccountCommitments("eu-west-1", stage.clock.now(), reserved_instances=(reserved,)))
-    stage.settings = replace(stage.settings, commitments=COUNTED)
+    stage.settings = replace(stage.settings, policies=chosen(COUNTED))
     stage.disrupt()
     stage.clock.advance(60)
     stage.faults.clear()

@@ -10,13 +10,10 @@ import pytest
 from shiplap.errors import StoreError
 from shiplap.flows.planning.decision_inputs import LaunchSupply
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.policies.commitments.account_commitments import (
-    AccountCommitments,
-    CommitmentSettings,
-    SavingsPlan,
-    WrittenPlan,
-)
+from shiplap.policies.commitments.account_commitments import AccountCommitments, SavingsPlan
 from shiplap.policies.commitments.commitment_input import CommitmentInput
+from shiplap.policies.commitments.commitment_settings import CommitmentSettings, WrittenPlan
+from shiplap.policies.policy_settings import chosen
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.settings import ClusterSettings
@@ -35,7 +32,7 @@ def input_of(
 ) -> tuple[CommitmentInput | None, list[str]]:
     """The input that commitments give a plan, and what the command notes."""
     notes: list[str] = []
-    settings = ClusterSettings(name="blue", region="eu-west-1", commitments=wanted)
+    settings = ClusterSettings(name="blue", region="eu-west-1", policies=() if wanted is None else chosen(wanted))
     stores = {name: lambda: None for name in ("state", "capacity", "joins")}
     install: Any = SimpleNamespace(**stores, policy_ports=lambda *_: {"commitments": lambda: store})
     installed = InstalledCluster(

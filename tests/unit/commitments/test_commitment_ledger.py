@@ -12,11 +12,9 @@ from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.commitments.account_commitments import (
     OLDEST_S,
     AccountCommitments,
-    CommitmentSettings,
     InstanceUse,
     ReservedInstances,
     SavingsPlan,
-    WrittenPlan,
     merged,
 )
 from shiplap.policies.commitments.commitment_ledger import (
@@ -29,6 +27,7 @@ from shiplap.policies.commitments.commitment_ledger import (
     room_left,
     scope_of,
 )
+from shiplap.policies.commitments.commitment_settings import CommitmentSettings, WrittenPlan
 
 NOW = 1_800_000_000.0
 LATER = NOW + 30 * 24 * 3600

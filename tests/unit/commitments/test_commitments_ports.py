@@ -12,14 +12,16 @@ from shiplap.aws.policies.commitments_adapters import BucketCommitments
 from shiplap.flows import install as installs
 from shiplap.flows.install import Install
 from shiplap.flows.policies.commitment_inputs import COMMITMENTS
-from shiplap.policies.commitments.account_commitments import AccountCommitments, CommitmentSettings, SavingsPlan
+from shiplap.policies.commitments.account_commitments import AccountCommitments, SavingsPlan
+from shiplap.policies.commitments.commitment_settings import CommitmentSettings
+from shiplap.policies.policy_settings import chosen
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 
 pytestmark = pytest.mark.usefixtures("own_logger")
 
 NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle", "https://sqs/dead", "platform")
 WITHOUT = ClusterSettings(name="blue", region="us-east-1", endpoint="https://blue.example", token="t")
-COUNTED = replace(WITHOUT, commitments=CommitmentSettings(counted_by="us-east-1/platform", share="80%"))
+COUNTED = replace(WITHOUT, policies=chosen(CommitmentSettings(counted_by="us-east-1/platform", share="80%")))
 
 
 def test_commitments_are_read_from_the_bucket_once_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,15 +23,11 @@ from shiplap.instances.catalog.ec2_catalog import Catalog, TypePrices
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.commitments.account_commitments import (
-    AccountCommitments,
-    CommitmentSettings,
-    InstanceUse,
-    ReservedInstances,
-    WrittenPlan,
-)
+from shiplap.policies.commitments.account_commitments import AccountCommitments, InstanceUse, ReservedInstances
 from shiplap.policies.commitments.commitment_ledger import RegionalRoom
+from shiplap.policies.commitments.commitment_settings import CommitmentSettings, WrittenPlan
 from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
+from shiplap.policies.policy_settings import chosen
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings
@@ -55,7 +51,7 @@ LENT = {labels.RESERVATION_TYPE: "default", labels.RESERVATION_INTERRUPTIBLE: "t
 
 
 def settings(commitments: CommitmentSettings | None = COUNTED) -> ClusterSettings:
-    return ClusterSettings(name="blue", region="eu-west-1", commitments=commitments)
+    return ClusterSettings(name="blue", region="eu-west-1", policies=() if commitments is None else chosen(commitments))
 
 
 def ports(**known: Any) -> FlowContext:

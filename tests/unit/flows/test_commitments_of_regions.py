@@ -11,7 +11,9 @@ import pytest
 from shiplap.errors import AwsError, StoreError
 from shiplap.flows.catalog import entry
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.policies.commitments.account_commitments import AccountCommitments, CommitmentSettings, WrittenPlan
+from shiplap.policies.commitments.account_commitments import AccountCommitments
+from shiplap.policies.commitments.commitment_settings import CommitmentSettings, WrittenPlan
+from shiplap.policies.policy_settings import chosen
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
@@ -77,7 +79,10 @@ class _Install:
 
 
 def install(*clusters: tuple[str, str, CommitmentSettings | None], without: tuple[str, ...] = ()) -> _Install:
-    made = tuple(ClusterSettings(name=name, region=region, commitments=wanted) for name, region, wanted in clusters)
+    made = tuple(
+        ClusterSettings(name=name, region=region, policies=() if wanted is None else chosen(wanted))
+        for name, region, wanted in clusters
+    )
     return _Install(made, without)
 
 

@@ -19,7 +19,6 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.policies.ceilings.ceilings import Ceiling
-from shiplap.policies.commitments.account_commitments import CommitmentSettings
 from shiplap.policies.policy_settings import ChosenPolicy
 from shiplap.policies.registry import POLICIES
 
@@ -149,14 +148,10 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     account_ceilings: tuple[Ceiling, ...] = ()
     """Ceilings in dollars of all clusters of the install together."""
 
-    commitments: CommitmentSettings | None = None
-    """What the install counts on of Savings Plans and Reserved Instances; None for nothing."""
-
     @property
     def policies_on(self) -> tuple[str, ...]:
         """The names of the optional features that are on, in the order of the registry."""
         on = {
-            "commitments": self.commitments is not None,
             "ceilings": self.has_ceilings,
             **{item.name: item.settings.is_on for item in self.policies},
         }

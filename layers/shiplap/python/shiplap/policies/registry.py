@@ -40,6 +40,7 @@ POLICIES: tuple[PolicyEntry, ...] = (
         "commitment_policy:CommitmentPolicy",
         "commitments.commitment_input:CommitmentInput",
         "commitments.commitment_input:CommitmentsInUse",
+        "commitments.commitment_settings:CommitmentSettings",
     ),
     PolicyEntry(
         "sleep",

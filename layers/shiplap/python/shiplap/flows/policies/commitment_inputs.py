@@ -15,8 +15,9 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import FINAL, NodeClaim
 from shiplap.manifests.shiplap_annotations import MICROS
-from shiplap.policies.commitments.account_commitments import AccountCommitments, CommitmentSettings, InstanceUse, merged
+from shiplap.policies.commitments.account_commitments import AccountCommitments, InstanceUse, merged
 from shiplap.policies.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, counted_on, room_left
+from shiplap.policies.commitments.commitment_settings import CommitmentSettings
 from shiplap.policies.commitments.commitment_store import CommitmentStore
 from shiplap.policies.commitments.commitment_use import SharedUse, UsedCommitments
 from shiplap.ports import CommitmentSource, DecisionState, Meter
@@ -32,7 +33,7 @@ COMMITMENTS = PolicyPort[CommitmentStore]("commitments", OptionalPart("commitmen
 def read_commitments(settings: ClusterSettings, context: FlowContext) -> AccountCommitments | None:
     """The account's commitments, and who else uses them. Not knowing it must not keep pods waiting."""
     store = context.policy_port(COMMITMENTS)
-    if settings.commitments is None or store is None:
+    if settings.policy(CommitmentSettings) is None or store is None:
         return None
     try:
         return store.load()

@@ -24,6 +24,7 @@ from shiplap.flows.policies.commitment_inputs import (
 from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy
 from shiplap.kubernetes.objects import Node
 from shiplap.policies.commitments.account_commitments import AccountCommitments
+from shiplap.policies.commitments.commitment_settings import CommitmentSettings
 from shiplap.ports import DecisionState
 from shiplap.settings import ClusterSettings
 
@@ -48,27 +49,29 @@ class CommitmentPolicy(Policy):
 
     def planning_input(self, facts: DecisionFacts) -> CommitmentInput | None:
         """Return what new nodes may use."""
-        if self.settings.commitments is None:
+        counted = self.settings.policy(CommitmentSettings)
+        if counted is None:
             return None
         from shiplap.policies.commitments.commitment_input import CommitmentInput  # noqa: PLC0415 - only what decides needs the planner
 
-        return CommitmentInput(commitment_room(self.settings.commitments, self._known, self.settings.name, facts))
+        return CommitmentInput(commitment_room(counted, self._known, self.settings.name, facts))
 
     def replacement_input(self, facts: DecisionFacts) -> None:
         """Return nothing: replacements are planned at list prices, so what new nodes may use is not computed."""
 
     def disruption_input(self, facts: DecisionFacts) -> CommitmentsInUse | None:
         """Return the commitments and who uses them."""
-        if self.settings.commitments is None:
+        counted = self.settings.policy(CommitmentSettings)
+        if counted is None:
             return None
         from shiplap.policies.commitments.commitment_input import CommitmentsInUse  # noqa: PLC0415 - as above
 
-        return CommitmentsInUse(used_commitments(self.settings.commitments, self._known, self.settings.name, facts))
+        return CommitmentsInUse(used_commitments(counted, self._known, self.settings.name, facts))
 
     @classmethod
     def refreshed(cls, cluster: ClusterSettings, install: FunctionInstall, limit_s: float) -> bool:
         """Describe the account's commitments in the Region of a cluster that has a place for them."""
-        wanted, store = cluster.commitments, install.context(cluster).policy_port(COMMITMENTS)
+        wanted, store = cluster.policy(CommitmentSettings), install.context(cluster).policy_port(COMMITMENTS)
         if wanted is None or store is None:
             return False
         source = limited(install.optional, install.commitment_source(cluster.region), limit_s)

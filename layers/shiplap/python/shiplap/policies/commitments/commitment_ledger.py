@@ -26,12 +26,11 @@ from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.commitments.account_commitments import (
     OLDEST_S,
     AccountCommitments,
-    CommitmentSettings,
     InstanceUse,
     SavingsPlan,
     family_of,
-    per_cent,
 )
+from shiplap.policies.commitments.commitment_settings import CommitmentSettings, per_cent
 
 QUARTERS = {"nano": 1, "micro": 2, "small": 4, "medium": 8, "large": 16, "xlarge": 32}
 """Normalised units of sizes, in quarters. N times xlarge has N times as many."""
