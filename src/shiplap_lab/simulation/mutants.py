@@ -19,7 +19,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt import disruption_round
 from shiplap.flows.lifecycle import drain, lifecycle, registration
 from shiplap.flows.planning import decision_inputs
-from shiplap.flows.policies import ceiling_inputs, commitment_inputs, commitment_policy, ledger_posting
+from shiplap.flows.policies import ceiling_inputs, commitments_inputs, commitments_policy, ledger_posting
 from shiplap.flows.policies.policy import DecisionFacts
 from shiplap.flows.schedule import launch, resume, schedule
 from shiplap.flows.sweep import sweep
@@ -302,14 +302,14 @@ def _counts_alone() -> list[Patch]:
 
 def _counts_plans_alone() -> list[Patch]:
     """A cluster counts on Savings Plans as if it were alone; Reserved Instances it shares."""
-    room = commitment_inputs.commitment_room
+    room = commitments_inputs.commitment_room
 
     def act(settings: Any, known: Any, cluster: str, facts: DecisionFacts) -> CommitmentRoom:
         alone = replace(facts, state=replace(facts.state, commitment_use=SharedUse()))
         shared, own = (room(settings, known, cluster, each) for each in (facts, alone))
         return replace(shared, savings_plans=own.savings_plans)
 
-    return [(commitment_policy, "commitment_room", act)]
+    return [(commitments_policy, "commitment_room", act)]
 
 
 def _tells_of_no_instance() -> list[Patch]:

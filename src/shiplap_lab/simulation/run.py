@@ -59,10 +59,10 @@ from shiplap_lab.scenarios.scenario import (
 )
 from shiplap_lab.scenarios.workload import create_object, remove_pod
 from shiplap_lab.simulation.chaos import Night, is_watched, night_of, placement, waves_of_rhythms
+from shiplap_lab.simulation.commitments_owned import owned_commitments
 from shiplap_lab.simulation.due_steps import DueSteps
 from shiplap_lab.simulation.idle_minutes import IdleMinutes
 from shiplap_lab.simulation.manifest_promises import ManifestPromises, with_live_manifests
-from shiplap_lab.simulation.owned_commitments import owned_commitments
 from shiplap_lab.simulation.region_facts import RegionFacts
 from shiplap_lab.simulation.tellings import Tellings
 from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedMeter, CheckedState

@@ -16,7 +16,7 @@ from shiplap.aws.bucket import CATALOG_PREFIX
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.policies.commitments_adapters import BucketCommitments
-from shiplap.aws.pricing.commitment_source import AwsCommitments
+from shiplap.aws.policies.commitments_source import AwsCommitments
 from shiplap.errors import AwsError, AwsThrottled, StoreError
 from shiplap.policies.commitments.account_commitments import (
     AccountCommitments,

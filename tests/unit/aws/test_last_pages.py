@@ -22,8 +22,8 @@ from shiplap.aws.ec2 import ec2_compute, fleet_requests, launch_templates
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.aws.health import Ec2Health
 from shiplap.aws.iam_identities import AwsNodeIdentities
+from shiplap.aws.policies.commitments_source import AwsCommitments
 from shiplap.aws.pricing import catalog_source, on_demand_prices
-from shiplap.aws.pricing.commitment_source import AwsCommitments
 from shiplap.aws.selectors import capacity_reservations, network
 from shiplap.aws.selectors.amis import AmiResolver
 from shiplap.aws.selectors.parameters import Parameters
@@ -232,16 +232,16 @@ LISTINGS = {
         lambda name: {"InstanceTypeOfferings": [{"InstanceType": name, "Location": "a"}]},
         catalog_source.zones_by_type,
     ),
-    "pricing.commitment_source.AwsCommitments._others": Listing(
+    "policies.commitments_source.AwsCommitments._others": Listing(
         "ec2",
         "describe_instances",
         instance,
         lambda ec2: (use.instance_type for use in commitments(ec2)._others()),
     ),
-    "pricing.commitment_source.AwsCommitments._plans": Listing(
+    "policies.commitments_source.AwsCommitments._plans": Listing(
         "savingsplans", "describe_savings_plans", plan, uncounted
     ),
-    "pricing.commitment_source.AwsCommitments._rates": Listing(
+    "policies.commitments_source.AwsCommitments._rates": Listing(
         "savingsplans", "describe_savings_plan_rates", rate, lambda client: commitments(client)._rates("plan")
     ),
     "pricing.on_demand_prices._offers": Listing(
@@ -283,8 +283,8 @@ LISTINGS = {
 WITHOUT_PAGINATOR = {
     "dynamodb.items.query",
     "dynamodb.items.scan",
-    "pricing.commitment_source.AwsCommitments._plans",
-    "pricing.commitment_source.AwsCommitments._rates",
+    "policies.commitments_source.AwsCommitments._plans",
+    "policies.commitments_source.AwsCommitments._rates",
 }
 """Functions that follow the pages on their own."""
 

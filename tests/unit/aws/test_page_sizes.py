@@ -10,8 +10,8 @@ import pytest
 from shiplap.aws.ec2 import launch_templates
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.aws.health import Ec2Health
+from shiplap.aws.policies.commitments_source import AwsCommitments
 from shiplap.aws.pricing import catalog_source
-from shiplap.aws.pricing.commitment_source import AwsCommitments
 from shiplap.settings import ClusterSettings
 
 NOW = 1_800_000_000.0

@@ -20,8 +20,8 @@ from shiplap.policies.commitments.commitment_weights import (
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Plan, PlannedClaim
 from shiplap.scheduling.planner import plan
 from tests.builders.pods import pod, pods
+from tests.conformance.commitments_savings import savings, snapshot_of
 from tests.conformance.given import NOW
-from tests.conformance.savings import savings, snapshot_of
 
 STEADY, ANY = "steady", "any"
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from shiplap.aws.policies.commitments_adapters import BucketCommitments
 from shiplap.flows import install as installs
 from shiplap.flows.install import Install
-from shiplap.flows.policies.commitment_inputs import COMMITMENTS
+from shiplap.flows.policies.commitments_inputs import COMMITMENTS
 from shiplap.policies.commitments.account_commitments import AccountCommitments, SavingsPlan
 from shiplap.policies.commitments.commitment_settings import CommitmentSettings
 from shiplap.policies.policy_settings import chosen

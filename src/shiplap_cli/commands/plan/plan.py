@@ -37,6 +37,7 @@ from shiplap_cli.output import (
     summary,
     write_page,
 )
+from shiplap_cli.policies.commitments_lines import commitment_lines
 from shiplap_cli.policy_views import policy_documents, policy_lines
 from shiplap_cli.render.arm_comparison import (
     ArmDocument,
@@ -47,7 +48,6 @@ from shiplap_cli.render.arm_comparison import (
     read_named,
     workload_pods,
 )
-from shiplap_cli.render.commitment_lines import commitment_lines
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
 from shiplap_cli.render.html import PageNotes, diff_report, plan_report
 from shiplap_cli.render.pages import plan_page

@@ -261,7 +261,7 @@ class Install:
 
     def commitment_source(self, region: str) -> CommitmentSource:
         """Return the source of the commitments in a region."""
-        from shiplap.aws.pricing.commitment_source import AwsCommitments  # noqa: PLC0415
+        from shiplap.aws.policies.commitments_source import AwsCommitments  # noqa: PLC0415
 
         plans = client("savingsplans", region)
         ec2 = client("ec2", region)

@@ -37,7 +37,7 @@ class PolicyEntry(msgspec.Struct, frozen=True):
 POLICIES: tuple[PolicyEntry, ...] = (
     PolicyEntry(
         "commitments",
-        "commitment_policy:CommitmentPolicy",
+        "commitments_policy:CommitmentPolicy",
         "commitments.commitment_input:CommitmentInput",
         "commitments.commitment_input:CommitmentsInUse",
         "commitments.commitment_settings:CommitmentSettings",

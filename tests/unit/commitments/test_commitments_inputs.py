@@ -9,7 +9,7 @@ import pytest
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.policies.active import ActivePolicies
-from shiplap.flows.policies.commitment_inputs import (
+from shiplap.flows.policies.commitments_inputs import (
     commitment_room,
     listed_prices,
     note_use,

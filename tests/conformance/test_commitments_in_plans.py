@@ -25,10 +25,10 @@ from tests.builders.pods import pod_on as running
 from tests.builders.pools import pool, rule
 from tests.builders.pools import pool as quick_pool
 from tests.conformance.catalogues import Z1, Z2
+from tests.conformance.commitments_savings import TYPES, savings, snapshot_of, typed
 from tests.conformance.disruptions import disrupted, large, small
 from tests.conformance.given import NOW
 from tests.conformance.priced_pools import priced
-from tests.conformance.savings import TYPES, savings, snapshot_of, typed
 from tests.conformance.sold_reservations import APART
 from tests.thoroughness import draws
 

@@ -10,8 +10,8 @@ from shiplap_lab.judge.raw_json import ClaimItem
 from shiplap_lab.scenarios.scenario import ScenarioSavingsPlan, load
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.chaos import draw_faults
+from shiplap_lab.simulation.commitments_owned import OwnedCommitments, owned_commitments
 from shiplap_lab.simulation.mutants import planted
-from shiplap_lab.simulation.owned_commitments import OwnedCommitments, owned_commitments
 from shiplap_lab.simulation.run import Simulation
 from shiplap_lab.virtual_time.supply import catalog
 from tests.simulation.plays import Play

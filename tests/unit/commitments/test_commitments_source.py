@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shiplap.aws import tags
-from shiplap.aws.pricing.commitment_source import AwsCommitments
+from shiplap.aws.policies.commitments_source import AwsCommitments
 from shiplap.policies.commitments.account_commitments import AccountCommitments, InstanceUse
 
 REGION, NOW = "eu-west-1", 1_800_000_000.0

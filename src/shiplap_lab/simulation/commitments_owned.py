@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from shiplap.flows.policies.commitment_inputs import listed_prices
+from shiplap.flows.policies.commitments_inputs import listed_prices
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.commitments.account_commitments import AccountCommitments, ReservedInstances, SavingsPlan

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.errors import StoreError
-from shiplap.flows.policies.commitment_inputs import refresh_commitments, running_use
+from shiplap.flows.policies.commitments_inputs import refresh_commitments, running_use
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, NodeSpec, ObjectMeta
 from shiplap.manifests.nodeclaim import ClaimState

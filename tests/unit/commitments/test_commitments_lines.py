@@ -11,10 +11,10 @@ from shiplap.policies.commitments.commitment_ledger import CommitmentRoom, Regio
 from shiplap.policies.commitments.commitment_use import UsedCommitments
 from shiplap.records.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.planner import plan
-from shiplap_cli.render.commitment_lines import commitment_lines, used_lines
+from shiplap_cli.policies.commitments_lines import commitment_lines, used_lines
 from tests.builders.pods import pods
 from tests.commands import Shiplap
-from tests.conformance.savings import savings, snapshot_of
+from tests.conformance.commitments_savings import savings, snapshot_of
 from tests.conformance.sold_reservations import APART
 
 ROOM = CommitmentRoom(

@@ -12,7 +12,7 @@ from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import FunctionInstall
 from shiplap.flows.optional.optional_calls import limited
-from shiplap.flows.policies.commitment_inputs import (
+from shiplap.flows.policies.commitments_inputs import (
     COMMITMENTS,
     commitment_room,
     note_use,
