@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.ports import CapacityStore, JoinLog, ManifestStore, StateStore
+from shiplap.settings import ClusterSettings
 from shiplap_cli.hints import with_hint
 from shiplap_cli.options import Options
 from shiplap_cli.output import FURTHER
@@ -122,13 +124,15 @@ class DeployedInstall(msgspec.Struct, frozen=True):
 
         return BucketCatalog(client("s3"), self.bucket, region).load()
 
-    def policy_ports(self, policy: str, region: str) -> MakePorts:
+    def policy_ports(self, policy: str, settings: ClusterSettings) -> MakePorts:
         """Return how to make the ports of an optional feature. Raises InvalidInput: a table's name is not known."""
         from shiplap.aws.policy_adapters import PolicyResources, adapters_of  # noqa: PLC0415 - as above
         from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
         tables = self.output("StateTable"), self.output("CapacityTable")
-        return adapters_of(policy, PolicyResources(client, *tables, self.bucket, region))
+        return adapters_of(
+            policy, PolicyResources(client, *tables, self.bucket, settings.region, settings.install, time.time)
+        )
 
     def manifests(self) -> ManifestStore:
         """Return the store of manifests that its functions read last."""

@@ -167,7 +167,7 @@ def _policy_ports(
     """Yield the ports of optional features that are found by their names."""
     unread = {port: said for _, view in views() for port, said in view.unread.items()}
     for policy in settings.policies_on:
-        for name, make in install.policy_ports(policy, settings.region).items():
+        for name, make in install.policy_ports(policy, settings).items():
             said = unread.get(name)
             yield name, make() if said is None else _noted(make(), notes, *said)
 

@@ -34,4 +34,5 @@ class FakeCommitments:
 
 def fakes(faults: Faults) -> dict[str, object]:
     """Return the ports of the feature by name."""
-    return {"commitments": FakeCommitments(faults=faults)}
+    known = FakeCommitments(faults=faults)
+    return {"commitments": known, "commitment_source": known}

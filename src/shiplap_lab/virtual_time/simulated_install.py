@@ -204,9 +204,6 @@ class SimulatedContainer:
     def catalog_source(self, region: str) -> MovingCatalogSource:  # noqa: ARG002 - as above
         return self._install.source
 
-    def commitment_source(self, region: str) -> FakeCommitments:  # noqa: ARG002 - as above
-        return self._install.commitments
-
     def node_identities(self, region: str) -> FakeNodeIdentities:  # noqa: ARG002 - as above
         return FakeNodeIdentities()
 

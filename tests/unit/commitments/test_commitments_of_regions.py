@@ -34,7 +34,7 @@ class _Install:
         self.settings, self.meter, self.status = Settings(clusters), FakeMeter(), self
         self.stores = {item.name: FakeCommitments() for item in clusters if item.name not in without}
         self.asked: list[str] = []
-        self.sources: list[FakeCommitments] = []
+        self.others_alone: list[bool] = []
         self.fetched: list[str] = []
         self.swept: list[str] = []
         self.clock, self.optional = FakeClock(0.0), None
@@ -43,12 +43,15 @@ class _Install:
         self._catalogs: dict[str, FakeCatalog] = {}
 
     def context(self, cluster: ClusterSettings) -> Any:
-        return SimpleNamespace(policy_port=lambda _: self.stores.get(cluster.name))
+        store = self.stores.get(cluster.name)
 
-    def commitment_source(self, region: str) -> FakeCommitments:
-        self.asked.append(region)
-        self.sources.append(FakeCommitments(AccountCommitments(region, 5.0)))
-        return self.sources[-1]
+        def describe(*, others_alone: bool) -> AccountCommitments:
+            self.asked.append(cluster.region)
+            self.others_alone.append(others_alone)
+            return AccountCommitments(cluster.region, 5.0)
+
+        source = SimpleNamespace(describe=describe)
+        return SimpleNamespace(policy_port=lambda key, limit_s=None: store if limit_s is None else source)
 
     def catalog_store(self, region: str) -> FakeCatalog:
         return self._catalogs.setdefault(region, FakeCatalog(Catalog(region=region, types=(), zones={}, prices={})))
@@ -131,8 +134,7 @@ def test_where_only_what_is_written_counts_aws_is_asked_for_other_instances_alon
 ) -> None:
     known = install(("a", EU, wanted))
     handle(known)
-    (source,) = known.sources
-    assert source.others_alone == [others_alone]
+    assert known.others_alone == [others_alone]
 
 
 def test_an_inspection_alone_asks_for_no_commitments() -> None:

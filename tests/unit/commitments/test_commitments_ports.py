@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from shiplap.aws.policies.commitments_adapters import BucketCommitments
 from shiplap.flows import install as installs
 from shiplap.flows.install import Install
-from shiplap.flows.policies.commitments_inputs import COMMITMENTS
+from shiplap.flows.policies.commitments_inputs import COMMITMENTS, SOURCE
 from shiplap.policies.commitments.account_commitments import AccountCommitments, SavingsPlan
 from shiplap.policies.commitments.commitment_settings import CommitmentSettings
 from shiplap.policies.policy_settings import chosen
@@ -35,6 +35,15 @@ def test_commitments_are_read_from_the_bucket_once_they_are_asked_for(monkeypatc
     assert counted is not None
     assert made == []
     assert callable(counted.load)
+
+
+def test_what_aws_shows_is_asked_of_the_region_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(installs, "client", lambda *of: made.append(of) or MagicMock())
+    source = Install("catalog", Settings((COUNTED,)), NAMES).context(COUNTED).policy_port(SOURCE, 9.0)
+    assert source is not None
+    assert source.describe(others_alone=True).region == "us-east-1"
+    assert made == [("savingsplans", "us-east-1"), ("ec2", "us-east-1")]
 
 
 def test_equal_commitments_are_stored_as_equal_bytes_however_they_were_put_together() -> None:

@@ -187,11 +187,6 @@ def test_clients_that_are_seldom_needed_are_of_the_clusters_region(
     assert clients == [(service, "us-east-1") for service in others.values()]
 
 
-def test_what_aws_shows_of_commitments_is_asked_of_their_region(clients: list[tuple[str, ...]]) -> None:
-    assert callable(made().commitment_source("us-east-1").describe)
-    assert clients == [("savingsplans", "us-east-1"), ("ec2", "us-east-1")]
-
-
 def test_letters_and_the_state_of_all_clusters_are_made_when_they_are_used(clients: list[tuple[str, ...]]) -> None:
     install = made()
     letters = install.dead_letters

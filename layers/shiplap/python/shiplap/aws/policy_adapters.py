@@ -11,14 +11,22 @@ from shiplap.policies.registry import part_of
 
 
 class PolicyResources(msgspec.Struct, frozen=True):
-    """The resources that adapters of a cluster use: names of tables and of the bucket, and the Region."""
+    """The resources that adapters of a cluster use."""
 
     client: Callable[..., Any]
     """Makes a client of a service, as `shiplap.aws.session.client`."""
     state_table: str
+    """The name of the table of claims, commands and notes."""
     capacity_table: str
+    """The name of the table of learned capacity."""
     bucket: str
+    """The name of the bucket."""
     region: str
+    """The Region of the cluster."""
+    install: str
+    """The name of the install, which its instances are tagged with."""
+    now: Callable[[], float]
+    """The clock, epoch seconds."""
 
 
 MakePorts = Mapping[str, Callable[[], object]]

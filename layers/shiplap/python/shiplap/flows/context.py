@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 
 from shiplap.errors import ShiplapError
-from shiplap.flows.optional.optional_calls import EVENTS, TIMERS, OptionalCalls, OptionalPart, Port
+from shiplap.flows.optional.optional_calls import EVENTS, TIMERS, OptionalCalls, OptionalPart, Port, limited
 from shiplap.flows.optional.policy_port import P, PolicyPort
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.manifests.nodeclaim import NodeClaim
@@ -110,10 +110,16 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
         """A port of this context, for calls that no decision waits for longer than the part may last."""
         return port if self.optional is None else self.optional.within(part, port, self.clock)
 
-    def policy_port(self, key: PolicyPort[P]) -> P | None:
-        """Return a port of an optional feature, its calls bounded; None where the feature is off."""
+    def policy_port(self, key: PolicyPort[P], limit_s: float | None = None) -> P | None:
+        """Return a port of an optional feature, its calls bounded; None where the feature is off.
+
+        With `limit_s` each call may last so many seconds, however many the part has: for what is no decision's.
+        """
         port = self.policy_ports.get(key.name)
-        return None if port is None else self.within(key.part, cast("P", port))
+        if port is None:
+            return None
+        known = cast("P", port)
+        return self.within(key.part, known) if limit_s is None else limited(self.optional, known, limit_s)
 
     def publish(self, *events: BusEvent) -> None:
         """Publish, but go on when the bus refuses: events inform others, and the sweep makes up for a lost hint."""

@@ -15,7 +15,6 @@ from shiplap.ports import (
     CatalogSource,
     CatalogStore,
     Clock,
-    CommitmentSource,
     DeadLetters,
     KeptIdentityStore,
     MemoryStore,
@@ -113,9 +112,6 @@ class FunctionInstall(Protocol):
 
     def catalog_source(self, region: str) -> CatalogSource:
         """Return the source of a region's catalogue."""
-
-    def commitment_source(self, region: str) -> CommitmentSource:
-        """Return the source of the commitments in a region."""
 
     def node_identities(self, region: str) -> NodeIdentities:
         """Instance profiles and node roles of the install in a region."""

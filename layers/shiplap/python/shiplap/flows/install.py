@@ -35,7 +35,6 @@ from shiplap.ports import (
     CatalogSource,
     CatalogStore,
     ClusterApi,
-    CommitmentSource,
     Compute,
     DeadLetters,
     DryRunStore,
@@ -259,14 +258,6 @@ class Install:
             clock=self.clock.now,
         )
 
-    def commitment_source(self, region: str) -> CommitmentSource:
-        """Return the source of the commitments in a region."""
-        from shiplap.aws.policies.commitments_source import AwsCommitments  # noqa: PLC0415
-
-        plans = client("savingsplans", region)
-        ec2 = client("ec2", region)
-        return AwsCommitments(region, self._names.install, ec2=ec2, savings_plans=plans, clock=self.clock.now)
-
     def node_identities(self, region: str) -> NodeIdentities:
         """Instance profiles and node roles of the install in a region."""
         from shiplap.aws.iam_identities import AwsNodeIdentities  # noqa: PLC0415 - only `catalog` looks at them
@@ -314,7 +305,15 @@ class Install:
     def _policy_ports(self, cluster: ClusterSettings) -> Mapping[str, object]:
         """Return the ports of the optional features that are on."""
         names = self._names
-        resources = PolicyResources(client, names.state_table, names.capacity_table, names.bucket, cluster.region)
+        resources = PolicyResources(
+            client,
+            names.state_table,
+            names.capacity_table,
+            names.bucket,
+            cluster.region,
+            install=names.install,
+            now=self.clock.now,
+        )
         made = (adapters_of(policy, resources) for policy in cluster.policies_on)
         return {port: lazily(make) for ports in made for port, make in ports.items()}
 

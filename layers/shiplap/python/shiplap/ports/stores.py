@@ -12,7 +12,6 @@ from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
-from shiplap.policies.commitments.account_commitments import AccountCommitments
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 
@@ -144,17 +143,6 @@ class CatalogSource(Protocol):
 
     def fetch(self, previous: Catalog | None) -> Catalog:
         """Fetch a catalogue; unavailable prices are taken from `previous`. Raises AwsThrottled, AwsError."""
-        ...
-
-
-class CommitmentSource(Protocol):
-    """Asks AWS for the account's Savings Plans and Reserved Instances, and for who uses them besides the install."""
-
-    def describe(self, *, others_alone: bool = False) -> AccountCommitments:
-        """Everything that applies to one Region; or `others_alone`, without plans and Reserved Instances.
-
-        Raises AwsThrottled, AwsError.
-        """
         ...
 
 

@@ -10,14 +10,26 @@ from shiplap.aws.bucket import CATALOG_PREFIX, find_document, write_document
 from shiplap.aws.policy_adapters import MakePorts, PolicyResources
 from shiplap.errors import StoreError
 from shiplap.policies.commitments.account_commitments import AccountCommitments
+from shiplap.policies.commitments.commitment_store import CommitmentSource
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
 
 
 def adapters(resources: PolicyResources) -> MakePorts:
-    """Return how to make the port to the account's commitments in the cluster's Region."""
-    return {"commitments": lambda: BucketCommitments(resources.client("s3"), resources.bucket, resources.region)}
+    """Return how to make the ports to the account's commitments in the cluster's Region: as stored, and as AWS has."""
+    return {
+        "commitments": lambda: BucketCommitments(resources.client("s3"), resources.bucket, resources.region),
+        "commitment_source": lambda: _source(resources),
+    }
+
+
+def _source(resources: PolicyResources) -> CommitmentSource:
+    from shiplap.aws.policies.commitments_source import AwsCommitments  # noqa: PLC0415 - only `catalog` asks AWS
+
+    plans = resources.client("savingsplans", resources.region)
+    ec2 = resources.client("ec2", resources.region)
+    return AwsCommitments(resources.region, resources.install, ec2=ec2, savings_plans=plans, clock=resources.now)
 
 
 class BucketCommitments:

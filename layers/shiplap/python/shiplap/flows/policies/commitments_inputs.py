@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from shiplap.errors import AwsError, StoreError
+from shiplap.errors import AwsError, AwsUnavailable, StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import OptionalPart
 from shiplap.flows.optional.policy_port import PolicyPort
@@ -18,16 +18,19 @@ from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.commitments.account_commitments import AccountCommitments, InstanceUse, merged
 from shiplap.policies.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, counted_on, room_left
 from shiplap.policies.commitments.commitment_settings import CommitmentSettings
-from shiplap.policies.commitments.commitment_store import CommitmentStore
+from shiplap.policies.commitments.commitment_store import CommitmentSource, CommitmentStore
 from shiplap.policies.commitments.commitment_use import SharedUse, UsedCommitments
-from shiplap.ports import CommitmentSource, DecisionState, Meter
+from shiplap.ports import DecisionState, Meter
 from shiplap.scheduling.model.planned_pods import pair
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
 
 COMMITMENTS = PolicyPort[CommitmentStore]("commitments", OptionalPart("commitments"))
-"""The port to the account's commitments in the cluster's Region."""
+"""The port to the account's commitments in the cluster's Region, as they were last described."""
+
+SOURCE = PolicyPort[CommitmentSource]("commitment_source", OptionalPart("commitments of the account", AwsUnavailable))
+"""The port to the account's commitments in the cluster's Region, as AWS shows them."""
 
 
 def read_commitments(settings: ClusterSettings, context: FlowContext) -> AccountCommitments | None:

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import FunctionInstall
-from shiplap.flows.optional.optional_calls import limited
 from shiplap.flows.policies.commitments_inputs import (
     COMMITMENTS,
+    SOURCE,
     commitment_room,
     note_use,
     read_commitments,
@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 class CommitmentPolicy(Policy):
     """Savings Plans and Reserved Instances: looked up once per invocation, and shared with other clusters by notes."""
 
-    ports = (COMMITMENTS,)
+    ports = (COMMITMENTS,)  # what AWS shows is asked for beside decisions, with a limit of its own
 
     def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
         super().__init__(settings, context)
@@ -71,10 +71,10 @@ class CommitmentPolicy(Policy):
     @classmethod
     def refreshed(cls, cluster: ClusterSettings, install: FunctionInstall, limit_s: float) -> bool:
         """Describe the account's commitments in the Region of a cluster that has a place for them."""
-        wanted, store = cluster.policy(CommitmentSettings), install.context(cluster).policy_port(COMMITMENTS)
-        if wanted is None or store is None:
+        wanted, context = cluster.policy(CommitmentSettings), install.context(cluster)
+        source, store = context.policy_port(SOURCE, limit_s), context.policy_port(COMMITMENTS)
+        if wanted is None or source is None or store is None:
             return False
-        source = limited(install.optional, install.commitment_source(cluster.region), limit_s)
         refresh_commitments(wanted, source, store, install.meter)
         return True
 

@@ -1,10 +1,21 @@
-"""The port to the account's commitments as they were last described."""
+"""The ports to the account's commitments: as AWS shows them, and as they were last described."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from shiplap.policies.commitments.account_commitments import AccountCommitments
+
+
+class CommitmentSource(Protocol):
+    """Asks AWS for the account's Savings Plans and Reserved Instances, and for who uses them besides the install."""
+
+    def describe(self, *, others_alone: bool = False) -> AccountCommitments:
+        """Everything that applies to one Region; or `others_alone`, without plans and Reserved Instances.
+
+        Raises AwsThrottled, AwsError.
+        """
+        ...
 
 
 class CommitmentStore(Protocol):
