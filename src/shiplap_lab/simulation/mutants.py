@@ -19,8 +19,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt import disruption_round
 from shiplap.flows.lifecycle import drain, lifecycle, registration
 from shiplap.flows.planning import decision_inputs
-from shiplap.flows.policies import ceiling_inputs, commitments_inputs, commitments_policy, ledger_posting
-from shiplap.flows.policies.policy import DecisionFacts
+from shiplap.flows.policies import ceiling_inputs, ledger_posting
 from shiplap.flows.schedule import launch, resume, schedule
 from shiplap.flows.sweep import sweep
 from shiplap.instances.capacity.learned_capacity import with_observation
@@ -32,8 +31,6 @@ from shiplap.policies.ceilings.ceiling_use import cluster_spending, spending_vie
 from shiplap.policies.ceilings.ceilings import CeilingUse, SpendingView
 from shiplap.policies.ceilings.launch_costs import LaunchCosts
 from shiplap.policies.ceilings.ledger import SpendingLedger, posted
-from shiplap.policies.commitments.commitment_ledger import CommitmentRoom
-from shiplap.policies.commitments.commitment_use import SharedUse
 from shiplap.ports import BusEvent, FleetRequest
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap_lab.fakes.compute import FakeCompute
@@ -295,23 +292,6 @@ def _spends_alone() -> list[Patch]:
     return [(ceiling_inputs, "spending_view", act), (AccountSpending, "allows", lambda *_: True)]
 
 
-def _counts_alone() -> list[Patch]:
-    """A cluster counts on commitments as if it were alone."""
-    return [(SharedUse, "of_others", lambda use, cluster, now: ())]  # noqa: ARG005
-
-
-def _counts_plans_alone() -> list[Patch]:
-    """A cluster counts on Savings Plans as if it were alone; Reserved Instances it shares."""
-    room = commitments_inputs.commitment_room
-
-    def act(settings: Any, known: Any, cluster: str, facts: DecisionFacts) -> CommitmentRoom:
-        alone = replace(facts, state=replace(facts.state, commitment_use=SharedUse()))
-        shared, own = (room(settings, known, cluster, each) for each in (facts, alone))
-        return replace(shared, savings_plans=own.savings_plans)
-
-    return [(commitments_policy, "commitment_room", act)]
-
-
 def _tells_of_no_instance() -> list[Patch]:
     """Events of a claim leave out its instance."""
     told = claim_events.of_claim
@@ -365,8 +345,6 @@ MUTANTS: dict[str, Mutant] = {
     "books a wrong price": Mutant(_wrong_price),
     "reads stale state": Mutant(_stale_state),
     "charges no limits": Mutant(_charges_nothing),
-    "counts commitments alone": Mutant(_counts_alone, ("commitments",)),
-    "counts plans alone": Mutant(_counts_plans_alone, ("commitments",)),
     "passes ceilings": Mutant(_passes_ceilings, ("ceilings",)),
     "reserves nothing": Mutant(_reserves_nothing, ("monthly-ceilings",)),
     "loses the ledger": Mutant(_loses_the_ledger, ("monthly-ceilings",)),
