@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
 
 from shiplap_lab.judge.promises import Promise
 from shiplap_lab.judge.raw_json import ClaimItem
+from shiplap_lab.policies.commitments_account import OwnedCommitments, owned_commitments
 from shiplap_lab.scenarios.scenario import ScenarioSavingsPlan, load
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.chaos import draw_faults
-from shiplap_lab.simulation.commitments_owned import OwnedCommitments, owned_commitments
 from shiplap_lab.simulation.mutants import planted
 from shiplap_lab.simulation.run import Simulation
-from shiplap_lab.virtual_time.supply import catalog
+from shiplap_lab.virtual_time.supply import catalog, price
 from tests.simulation.plays import Play
 
 WHOLE = "commitments pay $0.1000 of $0.1000 an hour"
@@ -85,7 +87,9 @@ def test_seeds_draw_reserved_instances_savings_plans_or_both() -> None:
 def test_what_an_account_has_pays_at_list_prices_and_is_shown_at_its_rates() -> None:
     plans = (ScenarioSavingsPlan(0.36, 28.0), ScenarioSavingsPlan(0.03, 40.0, "m6i"))
     owned, sold = OwnedCommitments({"m6i.xlarge": 2}, plans), catalog()
-    assert owned.paid(sold) == pytest.approx({"": 0.5, "m6i": 0.05 + 2 * 0.192})
+    assert owned.paid(partial(price, sold, zone="", capacity_type="on-demand")) == pytest.approx(
+        {"": 0.5, "m6i": 0.05 + 2 * 0.192}
+    )
     known = owned.shown(5.0, sold)
     assert [(plan.family, plan.commitment) for plan in known.savings_plans] == [("", 360_000), ("m6i", 30_000)]
     assert [plan.rate("m6i.large", 96_000) for plan in known.savings_plans] == [69_120, 57_600]

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.policies.policy_settings import PolicySettings
 from shiplap.policies.registry import parts
 from shiplap_lab.fakes.faults import Faults
+from shiplap_lab.judge.dollar_rules import DollarJudge
 from shiplap_lab.scenarios.scenario import Scenario
 
 PlantedDefect = tuple[Callable[[], list[tuple[Any, str, Any]]], tuple[str, ...]]
+
+
+class AccountPlay(NamedTuple):
+    """The account of a simulation as it begins, for what features count on in it.
+
+    `now` is in epoch seconds, `list_price` of a type in USD per hour on demand. `ports` are the fake ports of each
+    install, by the names of features and ports.
+    """
+
+    scenario: Scenario
+    seed: int
+    now: float
+    sold: Catalog
+    list_price: Callable[[str], float]
+    ports: tuple[dict[str, dict[str, object]], ...]
 
 
 def settings_of_policies(scenario: Scenario) -> list[PolicySettings]:
@@ -27,6 +44,12 @@ def fake_ports(faults: Faults) -> dict[str, dict[str, object]]:
 def ports_of(made: dict[str, dict[str, object]], policies: tuple[str, ...]) -> dict[str, object]:
     """Return the ports of the features that are on."""
     return {port: fake for name in policies for port, fake in made.get(name, {}).items()}
+
+
+def begin_accounts(play: AccountPlay, dollars: DollarJudge) -> None:
+    """Give the account what features count on, and tell the judge what that pays."""
+    for _, module in parts("shiplap_lab", "account"):
+        module.begin(play, dollars)
 
 
 def planted_in_policies() -> dict[str, PlantedDefect]:

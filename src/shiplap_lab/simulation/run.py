@@ -46,7 +46,7 @@ from shiplap_lab.faults.instances.spot_notices import advise
 from shiplap_lab.faults.manifest_objects import ShownManifests
 from shiplap_lab.judge.judge import Judge
 from shiplap_lab.judge.promises import Promise, Violation
-from shiplap_lab.policies.policy_plays import settings_of_policies
+from shiplap_lab.policies.policy_plays import AccountPlay, begin_accounts, settings_of_policies
 from shiplap_lab.scenarios.scenario import (
     Constraint,
     InterruptionKind,
@@ -59,7 +59,6 @@ from shiplap_lab.scenarios.scenario import (
 )
 from shiplap_lab.scenarios.workload import create_object, remove_pod
 from shiplap_lab.simulation.chaos import Night, is_watched, night_of, placement, waves_of_rhythms
-from shiplap_lab.simulation.commitments_owned import owned_commitments
 from shiplap_lab.simulation.due_steps import DueSteps
 from shiplap_lab.simulation.idle_minutes import IdleMinutes
 from shiplap_lab.simulation.manifest_promises import ManifestPromises, with_live_manifests
@@ -175,7 +174,6 @@ class Simulation:
         self._night, self._disruption = night_of(scenario.sleep, seed, faults), disruption or DisruptionSettings()
         play = replace(play, manifests={name: _narrowed(of, self._night) for name, of in play.manifests.items()})
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
-        self._owned = owned_commitments(scenario, seed)
         self._waves = (*scenario.waves, *waves_of_rhythms(scenario, seed, hours))
         self.loop = EventLoop(FakeClock() if scenario.begins is None else FakeClock(scenario.begins.timestamp()))
         self._start = self.loop.now()
@@ -288,14 +286,11 @@ class Simulation:
             install.functions.route(event)
 
     def _commit_account(self) -> None:
-        """AWS shows the Reserved Instances and Savings Plans of the seed, if any; the judge knows what they pay."""
-        if not any(self._owned):
-            return
-        known = self._owned.shown(self.loop.now(), self.sold)
-        for install in self.installs.values():
-            install.commitments.shown = known
-            install.commitments.save(known)
-        self.judge.dollars.commitments = self._owned.paid(self.sold)
+        """AWS shows what optional features count on; the judge knows what that pays."""
+        list_price = partial(price, self.sold, zone="", capacity_type="on-demand")
+        ports = tuple(install.policy_ports for install in self.installs.values())
+        account = AccountPlay(self._play.scenario, self._seed, self.loop.now(), self.sold, list_price, ports)
+        begin_accounts(account, self.judge.dollars)
 
     def _seated_judge(self) -> Judge:
         """The judge, who sees all that crosses the ports from now on."""

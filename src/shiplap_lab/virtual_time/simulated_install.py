@@ -30,7 +30,6 @@ from shiplap_lab.fakes.stores import (
     FakeRecorder,
     FakeStatus,
 )
-from shiplap_lab.policies.commitments_fakes import FakeCommitments
 from shiplap_lab.policies.policy_plays import fake_ports, ports_of
 from shiplap_lab.policies.sleep_fakes import FakeSleep
 from shiplap_lab.virtual_time.checked_fakes import CheckedCluster, CheckedCompute, CheckedState, QueueTimers, RoutingBus
@@ -75,7 +74,6 @@ class SimulatedInstall:
         self.capacity = FakeCapacity(faults)
         self.policy_ports = fake_ports(faults)
         self.sleep = cast("FakeSleep", self.policy_ports["sleep"]["sleep"])
-        self.commitments = cast("FakeCommitments", self.policy_ports["commitments"]["commitments"])
         self.memory = FakeMemory(faults)
         self.status = FakeStatus(faults)
         self.catalog = FakeCatalog(sold, faults)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
+from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from shiplap.flows.policies.commitments_inputs import listed_prices
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.commitments.account_commitments import AccountCommitments, ReservedInstances, SavingsPlan
+from shiplap_lab.judge.dollar_rules import DollarJudge
+from shiplap_lab.policies.commitments_fakes import FakeCommitments
+from shiplap_lab.policies.policy_plays import AccountPlay
 from shiplap_lab.scenarios.scenario import Scenario, ScenarioSavingsPlan
-from shiplap_lab.virtual_time.supply import REGION, price
 
 _LASTS_S = 30 * 24 * 3600
 
@@ -35,11 +37,10 @@ class OwnedCommitments(NamedTuple):
         reserved = (
             ReservedInstances(f"ri-{kind}", kind, count, ends_at) for kind, count in sorted(self.reserved.items())
         )
-        return AccountCommitments(REGION, at, tuple(plans), tuple(reserved))
+        return AccountCommitments(sold.region, at, tuple(plans), tuple(reserved))
 
-    def paid(self, sold: Catalog) -> dict[str, float]:
+    def paid(self, list_price: Callable[[str], float]) -> dict[str, float]:
         """Return what commitments pay, USD per hour at list prices, by family; for any family under an empty name."""
-        list_price = partial(price, sold, zone="", capacity_type="on-demand")
         usd: dict[str, float] = defaultdict(float)
         for kind, count in self.reserved.items():
             usd[kind.partition(".")[0]] += count * list_price(kind)
@@ -55,3 +56,16 @@ def owned_commitments(scenario: Scenario, seed: int) -> OwnedCommitments:
         return OwnedCommitments(reserved, plans)
     chance = Random(f"{seed}:commitments")  # noqa: S311 - repeatable chance
     return OwnedCommitments(*chance.choice(((reserved, plans), (reserved, ()), ({}, plans))))
+
+
+def begin(play: AccountPlay, dollars: DollarJudge) -> None:
+    """AWS shows the Reserved Instances and Savings Plans of the seed, if any; the judge knows what they pay."""
+    owned = owned_commitments(play.scenario, play.seed)
+    if not any(owned):
+        return
+    known = owned.shown(play.now, play.sold)
+    for ports in play.ports:
+        fake = cast("FakeCommitments", ports["commitments"]["commitments"])
+        fake.shown = known
+        fake.save(known)
+    dollars.commitments = owned.paid(play.list_price)
