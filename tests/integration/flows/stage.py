@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import cast
 
 import msgspec
 from msgspec.structs import replace
@@ -49,7 +48,6 @@ from shiplap_lab.fakes.faults import Crash, Faults
 from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeMeter, FakeTimers
 from shiplap_lab.fakes.state import FakeJoins, FakeState
 from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeRecorder
-from shiplap_lab.policies.commitments_fakes import FakeCommitments
 from shiplap_lab.policies.policy_plays import fake_ports, ports_of
 from tests.builders.pools import family_pool
 
@@ -160,11 +158,6 @@ class Stage:
             sold, NODE_CLASS, cluster_setting(self.settings, ()), resolved=None, learned=(), unavailable=()
         )
         self.types = {item.name: item for item in formula}
-
-    @property
-    def commitments(self) -> FakeCommitments:
-        """The account's commitments."""
-        return cast("FakeCommitments", self.policy_ports["commitments"]["commitments"])
 
     def with_policies(self) -> Stage:
         """Let flows use the optional features that the settings switch on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import msgspec
 import pytest
@@ -24,6 +25,7 @@ from shiplap.policies.commitments.commitment_settings import CommitmentSettings,
 from shiplap.policies.commitments.commitment_use import HELD_S, ClusterUse
 from shiplap.policies.policy_settings import chosen
 from shiplap_lab.fakes.faults import Crash
+from shiplap_lab.policies.commitments_fakes import FakeCommitments
 from tests.builders.claims import node_claim
 from tests.builders.pools import family_pool
 from tests.integration.flows.disrupted import oversized
@@ -36,13 +38,18 @@ RATE = 69_120
 """What an hour of m6i.large takes of the Savings Plan, micro-dollars."""
 
 
+def account_of(stage: Stage) -> FakeCommitments:
+    """Return what the account of a stage has, and what is stored of it."""
+    return cast("FakeCommitments", stage.policy_ports["commitments"]["commitments"])
+
+
 def with_reserved(count: int, *, beside: Stage | None = None, others: int = 0) -> Stage:
     """A cluster, alone or beside another, of an account with Reserved Instances for m6i.large."""
     stage = on_account(beside)
     if beside is None:
         reserved = ReservedInstances("ri", "m6i.large", count, stage.clock.now() + 1e6)
         used = (InstanceUse("m6i.large", ZONES[0], others),) if others else ()
-        stage.commitments.save(
+        account_of(stage).save(
             AccountCommitments("eu-west-1", stage.clock.now(), reserved_instances=(reserved,), others=used)
         )
     return stage
@@ -53,7 +60,7 @@ def with_plan(count: int, *, beside: Stage | None = None) -> Stage:
     stage = on_account(beside)
     if beside is None:
         plan = SavingsPlan("sp", count * RATE, stage.clock.now() + 1e6, "m6i", {"m6i.large": RATE})
-        stage.commitments.save(AccountCommitments("eu-west-1", stage.clock.now(), (plan,)))
+        account_of(stage).save(AccountCommitments("eu-west-1", stage.clock.now(), (plan,)))
     return stage
 
 
@@ -97,8 +104,8 @@ def test_a_written_plan_pays_for_what_instances_of_others_leave(others: int, our
     written = CommitmentSettings(counted_by="eu-west-1/shiplap", written=(plan,))
     stage.settings = replace(stage.settings, policies=chosen(written))
     used = (InstanceUse("m6i.large", ZONES[0], others),) if others else ()
-    stage.commitments.shown = AccountCommitments("eu-west-1", stage.clock.now(), others=used)
-    refresh_commitments(written, stage.commitments, stage.commitments, stage.meter)
+    account_of(stage).shown = AccountCommitments("eu-west-1", stage.clock.now(), others=used)
+    refresh_commitments(written, account_of(stage), account_of(stage), stage.meter)
     stage.add_pods(4, **POD)
     stage.schedule()
     assert on_commitments(stage) == ours
@@ -230,13 +237,13 @@ def test_what_was_described_more_than_a_day_ago_is_not_counted_on() -> None:
 
 def test_the_catalogue_describes_commitments_and_keeps_the_last_when_aws_refuses() -> None:
     stage = with_reserved(2)
-    before = stage.commitments.load()
-    refresh_commitments(COUNTED, stage.commitments, stage.commitments, stage.meter)
-    assert stage.commitments.load() == before
+    before = account_of(stage).load()
+    refresh_commitments(COUNTED, account_of(stage), account_of(stage), stage.meter)
+    assert account_of(stage).load() == before
     assert stage.meter.counts["CommitmentsNotDescribed"] == 1
-    stage.commitments.shown = AccountCommitments("eu-west-1", 5.0)
-    refresh_commitments(COUNTED, stage.commitments, stage.commitments, stage.meter)
-    assert stage.commitments.load() == stage.commitments.shown
+    account_of(stage).shown = AccountCommitments("eu-west-1", 5.0)
+    refresh_commitments(COUNTED, account_of(stage), account_of(stage), stage.meter)
+    assert account_of(stage).load() == account_of(stage).shown
 
 
 def test_a_claim_on_commitments_is_launched_as_nothing_else() -> None:
@@ -253,7 +260,7 @@ def test_a_claim_on_commitments_is_launched_as_nothing_else() -> None:
 def test_a_replacement_notes_what_it_will_use_before_it_is_written() -> None:
     stage = oversized()
     reserved = ReservedInstances("ri", "m6i.large", 1, stage.clock.now() + 1e6)
-    stage.commitments.save(AccountCommitments("eu-west-1", stage.clock.now(), reserved_instances=(reserved,)))
+    account_of(stage).save(AccountCommitments("eu-west-1", stage.clock.now(), reserved_instances=(reserved,)))
     stage.settings = replace(stage.settings, policies=chosen(COUNTED))
     stage.disrupt()
     stage.clock.advance(60)
