@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from shiplap.kubernetes.objects import MOST_ENTRIES, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
-from shiplap.scheduling.packing.compiled_snapshot import MOST_RESOURCES, compile_snapshot
+from shiplap.scheduling.model.bounds import BOUNDS
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from tests.builders.nodes import node
 from tests.builders.pods import pod, pods
 from tests.builders.pools import pool
@@ -22,14 +23,14 @@ def inventive(number: int, names: int = 90) -> Pod:
 def test_invented_names_widen_no_array_and_their_pods_say_why_they_wait() -> None:
     hostile, neighbours = [inventive(number) for number in range(40)], pods(5, "neighbour", cpu="1")
     outcome = case.given(*hostile, *neighbours, types=TYPES)
-    assert len(compile_snapshot(outcome.snapshot).axis) <= MOST_RESOURCES + 3
+    assert len(compile_snapshot(outcome.snapshot).axis) <= BOUNDS.resources + 3
     alone = case.given(*neighbours, types=TYPES)
     assert [claim.launch.price for claim in outcome.claims] == [claim.launch.price for claim in alone.claims]
     assert all(outcome.home(pod.metadata.name) for pod in neighbours)
     assert {entry.pod.name for entry in outcome.plan.unschedulable} == {pod.metadata.name for pod in hostile}
     message = outcome.left("inventive-39").message
     assert "asks for example.com/r-39-0: no instance type has it" in message
-    assert f"more than {MOST_RESOURCES} resources" in message
+    assert f"more than {BOUNDS.resources} resources" in message
 
 
 def test_resources_of_types_and_nodes_go_before_invented_ones() -> None:
@@ -43,7 +44,7 @@ def test_resources_of_types_and_nodes_go_before_invented_ones() -> None:
 
 
 def test_limits_of_invented_resources_push_no_limit_aside() -> None:
-    limits = {"cpu": "3", **{f"a.example.com/limit-{place}": "1" for place in range(2 * MOST_RESOURCES)}}
+    limits = {"cpu": "3", **{f"a.example.com/limit-{place}": "1" for place in range(2 * BOUNDS.resources)}}
     outcome = case.given(*pods(9, cpu="1"), pools=[pool(limits=limits)], types=TYPES)
     assert len(outcome.plan.unschedulable) >= 6
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model import topology_constraints
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.topology_constraints import UNREAD_PREFERENCES
 from shiplap.scheduling.packing import pack
 from shiplap.scheduling.planner import plan, solve
@@ -48,7 +50,7 @@ def test_pods_of_one_host_port_are_compared_with_no_claim() -> None:
 
 def test_a_class_is_compared_with_its_share_of_groups_and_a_claim_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = given(*own_labels(cpu="100m"), types=incrementing_types(1)).snapshot
-    monkeypatch.setattr(openings, "_MOST_MERGES", 0)
+    monkeypatch.setattr(openings, "BOUNDS", replace(BOUNDS, group_comparisons=0))
     monkeypatch.setattr(openings, "_LEAST_MERGES", 0)
     compiled, packing = solve(snapshot)
     assert len(packing.openings._merged) == 0
@@ -66,7 +68,7 @@ def test_a_share_of_comparisons_leaves_ordinary_batches_alone() -> None:
 def test_net_resources_of_row_sets_are_forgotten_beyond_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = drawn(61128155, 60)
     before = plan(snapshot)
-    monkeypatch.setattr(open_claims, "_MOST_NET_BYTES", 10_000)
+    monkeypatch.setattr(open_claims, "BOUNDS", replace(BOUNDS, net_bytes=10_000))
     _, packing = solve(snapshot)
     groups = packing.openings.open.groups.all
     kept = groups[0].row_set.nets
@@ -107,7 +109,7 @@ def test_spreads_of_many_classes_are_not_compared_with_many_groups(monkeypatch: 
     def asked(*_: object) -> None:
         pytest.fail("late domains were looked for")
 
-    monkeypatch.setattr(pack, "_MOST_LATE_COMPARISONS", -1)
+    monkeypatch.setattr(pack, "BOUNDS", replace(BOUNDS, late_comparisons=-1))
     monkeypatch.setattr(pack, "late_domains", asked)
     plan(drawn(61128155, 60))
 
@@ -125,7 +127,7 @@ def _spread_out(number: int, terms: int, *, preferred: bool) -> Pod:
 @pytest.mark.parametrize("preferred", [True, False])
 def test_a_decision_reads_so_many_topology_constraints(preferred: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A decision reads the constraints of pods with few. Pods left out, and what claims gave up, show the reason."""
-    monkeypatch.setattr(topology_constraints, "MOST_TERMS", 50)
+    monkeypatch.setattr(topology_constraints, "BOUNDS", replace(BOUNDS, topology_constraints=50))
     waiting = [_spread_out(number, 20 if number % 4 == 3 else 2, preferred=preferred) for number in range(16)]
     snapshot = given(*waiting, types=incrementing_types(4)).snapshot
     compiled, _ = solve(snapshot)
@@ -141,5 +143,5 @@ def test_a_decision_reads_so_many_topology_constraints(preferred: bool, monkeypa
 
 
 def test_equal_constraints_count_once_towards_what_a_decision_reads() -> None:
-    assert not topology_constraints.beyond_the_bound([topology_constraints.MOST_TERMS] * 3, lambda _: "the same")
-    assert topology_constraints.beyond_the_bound([topology_constraints.MOST_TERMS] * 3, lambda place: place) == {1, 2}
+    assert not topology_constraints.beyond_the_bound([BOUNDS.topology_constraints] * 3, lambda _: "the same")
+    assert topology_constraints.beyond_the_bound([BOUNDS.topology_constraints] * 3, lambda place: place) == {1, 2}

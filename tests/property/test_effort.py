@@ -13,12 +13,14 @@ from functools import cache
 from types import FrameType
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.explain import unschedulable
 from shiplap.scheduling.explain.unschedulable import Explainer
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing import pack
@@ -144,11 +146,11 @@ def test_attempts_of_adversarial_pods_are_bounded(seed: int) -> None:
     world, packing = solve(drawn(seed, 100))
     for item in world.classes:
         preferring, requiring = (packing.attempt_budget.failures.get((item.index, soft), 0) for soft in (True, False))
-        assert preferring <= pack.MOST_PREFERRING
+        assert preferring <= BOUNDS.preferring_attempts
         assert requiring <= pack.MOST_REQUIRING + 2 * len(item.terms)
     number = len(world.classes)
     assert sum(packing.attempt_budget.failures.values()) <= (
-        pack.ALL_PREFERRING
+        BOUNDS.all_preferring_attempts
         + pack.ALL_REQUIRING
         + (pack.LEAST_PREFERRING + pack.LEAST_REQUIRING) * number
         + sum(2 * len(item.terms) for item in world.classes)
@@ -247,7 +249,7 @@ def solved(seed: int) -> tuple[CompiledSnapshot, Packing]:
 
 @pytest.mark.parametrize("most", [0, 200])
 def test_explanations_ask_about_few_domains(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(unschedulable, "MOST_DOMAINS", most)
+    monkeypatch.setattr(unschedulable, "BOUNDS", replace(BOUNDS, explained_domains=most))
     asked = []
     for seed in range(1, 13):
         compiled, packing = solved(seed)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shiplap.scheduling.model.scheduling_plan import MOST_WORDS
-from shiplap.scheduling.packing.compiled_snapshot import MOST_RESOURCES, compile_snapshot
+from shiplap.scheduling.model.bounds import BOUNDS
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.planner import plan
 from tests.hostile_clusters import DIMENSIONS, HostileCluster, StoredLists, cluster_of, drawn_cluster, snapshot_of
 from tests.thoroughness import draws
@@ -29,7 +29,7 @@ def planned(cluster: HostileCluster) -> set[str]:
     """The pods that have a place; each of them is bounded, and nobody is forgotten."""
     snapshot = snapshot_of(cluster)
     compiled = compile_snapshot(snapshot)
-    assert len(compiled.axis) <= MOST_RESOURCES + 3
+    assert len(compiled.axis) <= BOUNDS.resources + 3
     decided = plan(snapshot)
     homes = {pod.name for home in (*decided.node_claims, *decided.existing_nodes) for pod in home.pods}
     told = {entry.pod.name for entry in (*decided.unschedulable, *decided.ignored)}
@@ -37,9 +37,11 @@ def planned(cluster: HostileCluster) -> set[str]:
     waiting |= {pod.name for pod in snapshot.view.unreadable if pod.waits}
     assert homes | told == waiting
     assert not homes & told
-    assert all(len(entry.message) <= MOST_WORDS + 30 for entry in (*decided.unschedulable, *decided.ignored))
+    assert all(
+        len(entry.message) <= BOUNDS.reason_characters + 30 for entry in (*decided.unschedulable, *decided.ignored)
+    )
     for claim in decided.node_claims:
-        assert all(len(words) <= MOST_WORDS + 30 for words in (*claim.reasons, *claim.gave_up))
+        assert all(len(words) <= BOUNDS.reason_characters + 30 for words in (*claim.reasons, *claim.gave_up))
     return homes
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.search import improve as remembered
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 from shiplap.scheduling.search.effort import Effort
@@ -72,7 +73,7 @@ def test_no_more_is_remembered_than_a_function_can_keep() -> None:
     problem = plain()
     for number in range(300):
         improve_cached([replace(problem, price=problem.price + number)], [one_each(problem)], Effort.of(0.0001))
-    assert len(remembered._CACHE) == remembered._MOST_REMEMBERED
+    assert len(remembered._CACHE) == BOUNDS.remembered_searches
 
 
 def test_without_effort_nothing_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from shiplap.manifests.nodeclaim import PodReference
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.manifests.template_hash import POOL_HASH, POOL_HASH_VERSION
 from shiplap.scheduling.explain.unschedulable import Explainer
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.scheduling_plan import (
     BufferState,
     Placement,
@@ -49,9 +50,6 @@ Decide = Callable[[Snapshot], Plan]
 
 PlanStep = Callable[[Decide, Snapshot], Plan]
 """Plans a snapshot by means of the steps within it."""
-
-_MOST_LATE_DOMAINS = 4
-"""Times that pods are placed again for domains that appeared late. Each time there is at least one more domain."""
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -186,7 +184,7 @@ def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
     the spread counts these domains from the beginning.
     """
     packing = _pack_within_limits(snapshot, compiled)
-    for _ in range(_MOST_LATE_DOMAINS):
+    for _ in range(BOUNDS.late_rounds):
         if not packing.late:
             break
         compiled = replace(compiled, expected_domains=joined(compiled.expected_domains, packing.late))

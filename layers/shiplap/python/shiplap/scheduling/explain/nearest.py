@@ -26,9 +26,6 @@ from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, Refusal
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
-NAMED = 5
-"""Templates or reservations that a reason names; the others are counted."""
-
 SHRINKS = 0.5
 """A pod that would have to shrink by more than this share is farther away than one that lacks a toleration."""
 

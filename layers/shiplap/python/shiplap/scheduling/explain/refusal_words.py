@@ -10,14 +10,14 @@ import numpy as np
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
 from shiplap.kubernetes.taints import untolerated
-from shiplap.scheduling.explain.nearest import NAMED, above_ceiling, amount, some, unmet
+from shiplap.scheduling.explain.nearest import above_ceiling, amount, some, unmet
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import ports_collide
 from shiplap.scheduling.model.preferences import given_up
 from shiplap.scheduling.model.topology_constraints import Term
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, Refusal
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
-from shiplap.scheduling.topology.reachable_domains import MOST_RULES
 
 _MILLION_CORES_M = 10**9
 """Millicores that nobody asks for: Kubernetes reads 1000m as one core, and 1000 as a thousand."""
@@ -104,7 +104,7 @@ def limits_left(refusal: Refusal) -> str:
 def reservations_before(template: NodeClaimTemplate) -> str:
     """Return in words how many instances each reservation of a template had left before the plan."""
     had = {name: template.units.get(name, 0) for name in sorted(template.reservations)}
-    return some([f"{name} had {number} left" for name, number in had.items() if number], NAMED)
+    return some([f"{name} had {number} left" for name, number in had.items() if number], BOUNDS.named_templates)
 
 
 def share_of_spot(limits: PoolLimits) -> str:
@@ -143,4 +143,4 @@ def untolerated_taints(refusal: Refusal) -> str:
         if untolerated((taint,), refusal.attempt.pod_class.tolerations, ignore_preferences=refusal.attempt.soft)
         is not None
     )
-    return ", ".join(islice(found, MOST_RULES))
+    return ", ".join(islice(found, BOUNDS.named_rules))

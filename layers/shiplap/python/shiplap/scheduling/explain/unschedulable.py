@@ -17,7 +17,6 @@ from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.scheduling.explain.lost_domains import LostDomains
 from shiplap.scheduling.explain.nearest import (
     CLOSE,
-    NAMED,
     NEVER,
     ONE_RULE,
     Miss,
@@ -41,6 +40,7 @@ from shiplap.scheduling.explain.refusal_words import (
     unsuited_daemons,
     untolerated_taints,
 )
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.scheduling_plan import NearestMiss, PlannedClaim, shortened
@@ -65,15 +65,8 @@ from shiplap.scheduling.topology.reachable_domains import (
     unsatisfied_constraints,
 )
 
-MOST_DOMAINS = 8_000
-"""Domains that are asked about to explain all classes left out, who share them equally."""
-
-FEWEST_DOMAINS = MOST_DOMAINS // 1000
+FEWEST_DOMAINS = BOUNDS.explained_domains // 1000
 """The least share of a class, however many classes are left out."""
-
-_MOST_LABELS = 256
-"""Labels of node-affinity terms that are explained for one class: a thousand pods of twenty terms of fifty labels each
-take a second so. The first term is always explained."""
 
 TOPOLOGY = "topology"
 """The verdict on a template that could hold a pod if its topology constraints allowed it to."""
@@ -191,7 +184,7 @@ class Explainer:
         openings = self._packing.openings
         attempts = self._most_lenient_attempts(pod_class)
         topological = pod_class.topological and has_binding_constraints(pod_class, self._packing.counts)
-        self._domains_to_ask = max(FEWEST_DOMAINS, MOST_DOMAINS // max(len(self._packing.unplaced), 1))
+        self._domains_to_ask = max(FEWEST_DOMAINS, BOUNDS.explained_domains // max(len(self._packing.unplaced), 1))
         result = []
         for template in self._compiled.templates:
             left = openings.pool_limits[template.pool.metadata.name].left
@@ -212,7 +205,7 @@ class Explainer:
         attempts = self._packing.attempts.of(pod_class)
         lenient = list({attempt.term: attempt for attempt in attempts if attempt.term in pod_class.terms}.values())
         labels = accumulate(len(attempt.term) for attempt in lenient)
-        few = [attempt for attempt, number in zip(lenient, labels, strict=True) if number <= _MOST_LABELS]
+        few = [attempt for attempt, number in zip(lenient, labels, strict=True) if number <= BOUNDS.explained_labels]
         return few or lenient[:1] or attempts[-1:]
 
     def _closed(self, template: NodeClaimTemplate, attempt: PlacementAttempt, left: Ints) -> TemplateVerdict:
@@ -459,4 +452,4 @@ def _grouped(verdicts: Sequence[TemplateVerdict]) -> list[str]:
     templates: dict[str, list[str]] = {}
     for verdict in verdicts:
         templates.setdefault(verdict.text or "could hold a pod of its kind now", []).append(verdict.template.name)
-    return [f"{some(names, NAMED)}: {text}" for text, names in templates.items()]
+    return [f"{some(names, BOUNDS.named_templates)}: {text}" for text, names in templates.items()]

@@ -7,14 +7,13 @@ import msgspec
 from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import PodReference, PreferredSpot
-
-MOST_WORDS = 8_000
-"""Characters of a reason: fifty NodePools have room to say theirs. What users name things is not bounded by much."""
+from shiplap.scheduling.model.bounds import BOUNDS
 
 
 def shortened(reason: str) -> str:
-    """A reason of at most `MOST_WORDS` characters, and how many more there were."""
-    return reason if len(reason) <= MOST_WORDS else f"{reason[:MOST_WORDS]}… ({len(reason) - MOST_WORDS} more)"
+    """A reason of at most `Bounds.reason_characters` characters, and how many more there were."""
+    most = BOUNDS.reason_characters
+    return reason if len(reason) <= most else f"{reason[:most]}… ({len(reason) - most} more)"
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):

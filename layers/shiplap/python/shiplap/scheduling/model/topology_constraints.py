@@ -27,6 +27,7 @@ from shiplap.kubernetes.objects import (
 )
 from shiplap.kubernetes.related_objects import NAMESPACE_NAME, selects_by_name_only
 from shiplap.kubernetes.selectors import matcher, matches
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_volumes import SharedPlace
 from shiplap.scheduling.model.snapshot import ClusterView
 
@@ -536,11 +537,13 @@ def _only_label(selector: LabelSelector | None) -> tuple[str, str] | None:
     return next(iter(selector.match_labels.items()))
 
 
-MOST_TERMS = 8_192
-"""Different required topology constraints, and as many different preferred ones, of all waiting pods of a decision."""
-
-TOO_MANY = f"a decision reads {MOST_TERMS:,} different topology constraints, and those of this pod are beyond them"
-UNREAD_PREFERENCES = f"what pods prefer of topology, beyond the {MOST_TERMS:,} preferences that a decision reads"
+TOO_MANY = (
+    f"a decision reads {BOUNDS.topology_constraints:,} different topology constraints, "
+    "and those of this pod are beyond them"
+)
+UNREAD_PREFERENCES = (
+    f"what pods prefer of topology, beyond the {BOUNDS.topology_constraints:,} preferences that a decision reads"
+)
 
 
 def beyond_the_bound(numbers: Sequence[int], written: Callable[[int], Hashable]) -> frozenset[int]:
@@ -548,9 +551,9 @@ def beyond_the_bound(numbers: Sequence[int], written: Callable[[int], Hashable])
 
     `written` says what the constraints of the one at a place are: of equal ones only the first counts.
     """
-    if sum(numbers) <= MOST_TERMS:
+    if sum(numbers) <= BOUNDS.topology_constraints:
         return frozenset()
-    left, known, beyond = MOST_TERMS, set[Hashable](), set[int]()
+    left, known, beyond = BOUNDS.topology_constraints, set[Hashable](), set[int]()
     for place in sorted(range(len(numbers)), key=lambda place: (numbers[place], place)):
         text = written(place)
         if not numbers[place] or text in known:

@@ -19,13 +19,10 @@ from shiplap.kubernetes.quantity import parse_resources
 from shiplap.kubernetes.related_objects import Scalable
 from shiplap.manifests.custom_resources import CapacityBuffer
 from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.scheduling_plan import BufferState
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.planned_claims import pod_reference
-
-MOST_VIRTUAL_PODS = 10_000
-"""Virtual pods of one buffer; more are a mistake in its numbers."""
-
 
 _Templates = Mapping[tuple[str, str], dict[str, object]]
 _Scalables = Mapping[tuple[str, str, str], Scalable]
@@ -102,8 +99,8 @@ def _pod_count(buffer: CapacityBuffer, share: int, template: PodTemplateSpec) ->
         number = min(held)
     else:
         number = min([max(spec.replicas or 0, share), *held])
-    if number > MOST_VIRTUAL_PODS:
-        raise ValueError(f"{number} pods are more than the {MOST_VIRTUAL_PODS} a buffer may have")
+    if number > BOUNDS.virtual_pods:
+        raise ValueError(f"{number} pods are more than the {BOUNDS.virtual_pods} a buffer may have")
     return number
 
 

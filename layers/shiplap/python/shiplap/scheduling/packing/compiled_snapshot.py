@@ -22,6 +22,7 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.shiplap_annotations import price_rules
 from shiplap.scheduling.model import planned_pods as pods
 from shiplap.scheduling.model import pod_classes as classes
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.planned_pods import leaving, pair
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.pod_volumes import ATTACHED, PodVolumes, UnusableVolume, VolumeNeeds
@@ -311,10 +312,6 @@ def pods_by_node(sorted_pods: pods.SortedPods) -> dict[str, list[Pod]]:
     return result
 
 
-MOST_RESOURCES = 128
-"""Columns of a decision. EC2's instance types have 15 resources, device plugins of real clusters add a few."""
-
-
 def axis_of(names: Collection[str], daemons: Iterable[Daemon], pools: Iterable[NodePool], snapshot: Snapshot) -> Axis:
     """The axis of a decision for these names, which pods request, and those of DaemonSets and limits."""
     wanted = set(names)
@@ -324,7 +321,7 @@ def axis_of(names: Collection[str], daemons: Iterable[Daemon], pools: Iterable[N
         wanted.update(pool.spec.limits)
         wanted.update(price_limits(price_rules(pool)))
     wanted -= {NODES}
-    return Axis(wanted if len(wanted) <= MOST_RESOURCES else _most_offered(wanted, snapshot))
+    return Axis(wanted if len(wanted) <= BOUNDS.resources else _most_offered(wanted, snapshot))
 
 
 def outside_of(axis: Axis, requests: Collection[str]) -> str:
@@ -334,14 +331,14 @@ def outside_of(axis: Axis, requests: Collection[str]) -> str:
         return ""
     return (
         f"asks for {min(outside)}: no instance type has it, and pods, DaemonSets and limits of the cluster "
-        f"name more than {MOST_RESOURCES} resources"
+        f"name more than {BOUNDS.resources} resources"
     )
 
 
 def _most_offered(names: Collection[str], snapshot: Snapshot) -> list[str]:
-    """Of these names the first `MOST_RESOURCES`: first those of instance types, then by how many nodes have them."""
+    """Of these names the first `Bounds.resources`: first those of instance types, then by how many nodes have them."""
     types = {name for catalog in snapshot.catalogs for item in catalog.instance_types for name in item.capacity}
     types |= {name for overlay in snapshot.manifests.node_overlays for name in overlay.spec.capacity}
     types |= {HOURLY, SPOT_VCPUS, *(name for name in names if name.startswith(ATTACHED))}
     on_nodes = Counter(name for node in snapshot.view.nodes for name in node.status.allocatable)
-    return sorted(names, key=lambda name: (name not in types, -on_nodes[name], name))[:MOST_RESOURCES]
+    return sorted(names, key=lambda name: (name not in types, -on_nodes[name], name))[: BOUNDS.resources]

@@ -21,6 +21,7 @@ import numpy as np
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
 from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, places_with, pods_held
 from shiplap.scheduling.packing.bulk_stage import BulkStage
@@ -50,26 +51,18 @@ from shiplap.scheduling.topology.late_domains import late_domains
 from shiplap.scheduling.topology.reachable_domains import DomainChoice
 from shiplap.scheduling.topology.topology_counts import ExpectedDomains, TopologyCounts
 
-MOST_PREFERRING = 128
-"""Failed attempts of one class with its preferences."""
-
-ALL_PREFERRING = 2_000
-"""The same for all classes together, each of which has an equal share: a second of them, in hostile batches only."""
-
-LEAST_PREFERRING = ALL_PREFERRING // 1000
+LEAST_PREFERRING = BOUNDS.all_preferring_attempts // 1000
 """The least of each class, however many classes there are."""
 
-ALL_DEAD_ENDS, LEAST_DEAD_ENDS = ALL_PREFERRING, LEAST_PREFERRING
+ALL_DEAD_ENDS, LEAST_DEAD_ENDS = BOUNDS.all_preferring_attempts, LEAST_PREFERRING
 """Levels of preferences that leave no domain, of all classes together, and the least of each class."""
 
-_MANY_FAILURES = ALL_PREFERRING
+_MANY_FAILURES = BOUNDS.all_preferring_attempts
 """Failed attempts of any kind after which a packing is laborious."""
 
-MOST_REQUIRING, ALL_REQUIRING, LEAST_REQUIRING = 4 * MOST_PREFERRING, 4 * ALL_PREFERRING, 6 * LEAST_PREFERRING
+MOST_REQUIRING, ALL_REQUIRING = 4 * BOUNDS.preferring_attempts, 4 * BOUNDS.all_preferring_attempts
+LEAST_REQUIRING = 6 * LEAST_PREFERRING
 """With required constraints alone a class may fail more often: nothing else can be given up."""
-
-_MOST_LATE_COMPARISONS = 50_000
-"""Comparisons of spread classes with groups of claims, beyond which pods are not placed again for late domains."""
 
 
 class _Target(msgspec.Struct, frozen=True, eq=False):
@@ -91,7 +84,7 @@ class AttemptBudget:
     def __init__(self, classes: int) -> None:
         number = max(classes, 1)
         self._most = {
-            True: max(LEAST_PREFERRING, min(MOST_PREFERRING, ALL_PREFERRING // number)),
+            True: max(LEAST_PREFERRING, min(BOUNDS.preferring_attempts, BOUNDS.all_preferring_attempts // number)),
             False: max(LEAST_REQUIRING, min(MOST_REQUIRING, ALL_REQUIRING // number)),
         }
         self._most_dead_ends = max(LEAST_DEAD_ENDS, ALL_DEAD_ENDS // number)
@@ -281,7 +274,7 @@ class Packer:
             if pod_class.constraints.spreads and len(unplaced.get(pod_class.index, ())) < len(pod_class.members)
         ]
         groups = len(set(self.open.group_of.tolist()))
-        if self._attempt_budget.is_laborious or len(placed) * groups > _MOST_LATE_COMPARISONS:
+        if self._attempt_budget.is_laborious or len(placed) * groups > BOUNDS.late_comparisons:
             return {}
         return late_domains(placed, self._domains, self._counts)
 

@@ -22,9 +22,12 @@ from shiplap.scheduling.model.resources import ROUNDING
 from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packer, Packing, Way
+from shiplap.scheduling.search.column_generation import CLOSE
+from shiplap.scheduling.search.improve import FEW_GROWN, MOST_GROWN
 
-MOST_CLASSES = 32
-"""Classes of pods up to which they are placed step by step, or in other orders: each class takes its time."""
+MOST_CLASSES = FEW_GROWN
+"""Classes of pods up to which they are placed step by step, or in other orders: as many kinds as the search fills in
+several ways."""
 
 MOST_STEPWISE_PODS = 600
 """Pods up to which they are placed step by step: each pod takes its time."""
@@ -32,8 +35,9 @@ MOST_STEPWISE_PODS = 600
 FEW_PODS = 30
 """Pods up to which free pods are not placed last in bulk: it changed six such batches, and none became cheaper."""
 
-MOST_PODS_AGAIN = 2_000
-"""Pods up to which they are packed in bulk once more, with free pods last, or with pods that join nodes."""
+MOST_PODS_AGAIN = MOST_GROWN
+"""Pods up to which they are packed in bulk once more, with free pods last, or with pods that join nodes: as many as
+the search fills in several ways."""
 
 MOST_PODS_LEFT_OUT_AGAIN = 200
 """Pods up to which they are placed in other orders because pods are left out: some 0.2 s an order."""
@@ -41,8 +45,9 @@ MOST_PODS_LEFT_OUT_AGAIN = 200
 MOST_FIRST = 3
 """Times that pods which have found no place go before all others."""
 
-CLEARLY = 0.005
-"""The least part of the price that a strategy has to save where it gives something up."""
+CLEARLY = CLOSE
+"""The least part of the price that a strategy has to save where it gives something up: the search itself stops so close
+to its bound, and a smaller difference says nothing."""
 
 
 class Batch(msgspec.Struct, frozen=True, eq=False):

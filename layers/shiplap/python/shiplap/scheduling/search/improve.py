@@ -25,6 +25,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.resources import ROUNDING, Bools, Floats, Ints, pareto_front, rows_holding
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit, suit_lines
 from shiplap.scheduling.search.column_generation import (
@@ -60,16 +61,12 @@ _FIRST_SLACKS = (0.0, 0.01, 0.03)
 _SMALL_BATCH = 100
 """Problems with up to so many pods are filled in several ways: it takes little time, and few nodes leave much waste."""
 
-_MOST_GROWN, _FEW_GROWN = 2_000, 32
+MOST_GROWN, FEW_GROWN = 2_000, 32
 """So are problems of up to so many pods and kinds of pods, but not by first-fit-decreasing."""
 
 _MANY_KINDS = 160
 """With more kinds of pods than this their sizes are rounded up, so that each step places many pods, and there is no
 column generation: its programs grow with the square of the kinds."""
-
-_STEPS = (4, 3, 2, 1)
-"""The sizes between a power of two and the next are rounded up to 2**4 sizes, or fewer."""
-
 
 _all: Callable[..., Bools] = np.logical_and.reduce
 _least: Callable[..., Floats] = np.minimum.reduce
@@ -106,10 +103,10 @@ def _fitting(problem: BinPackingProblem, sizes: Ints) -> Bools:
 
 
 def _rounded_up(problem: BinPackingProblem) -> BinPackingProblem:
-    """The problem with fewer sizes of pods: those between a power of two and the next are one of a few."""
+    """The problem with fewer sizes of pods: those between a power of two and the next are one of 2**4, or fewer."""
     _, exponent = np.frexp(problem.sizes.astype(np.float64))
     sizes = problem.sizes
-    for steps in _STEPS:
+    for steps in (4, 3, 2, 1):
         unit = np.left_shift(1, np.maximum(exponent - 1 - steps, 0).astype(np.int64))
         sizes = -(-problem.sizes // unit) * unit
         if len({line.tobytes() for line in sizes}) <= _MANY_KINDS:
@@ -136,7 +133,7 @@ def _filling(problem: BinPackingProblem, reduced: ReducedProblem) -> Filling | N
 def _fillings(problem: BinPackingProblem, reduced: ReducedProblem) -> Iterator[Filling]:
     """Fillings that are found at once, with joined nodes: joining saves more in one than in another."""
     pods, kinds = int(problem.counts.sum()), int(np.count_nonzero(reduced.demand))
-    several = pods <= _SMALL_BATCH or (pods <= _MOST_GROWN and kinds <= _FEW_GROWN)
+    several = pods <= _SMALL_BATCH or (pods <= MOST_GROWN and kinds <= FEW_GROWN)
     _, _, used = totals_bound(reduced.hard(), _unlimited())
     # Fewer pods than that are on one node or two, whatever is bought.
     fine = float(reduced.demand.sum()) >= _FINE * max(float(used.sum()), 1.0)
@@ -212,8 +209,11 @@ def _in_placing_order(filling: Filling) -> Filling:
 _VALUES = ((0.4, 0.6), (0.55, 0.45), (0.7, 0.3), (0.2, 0.8))
 """Weights of the largest node's first and second resource: they define the size of a pod."""
 
-_FEW_UNITS, _OF_A_UNIT = 128.0, 2.0
-"""Weight of one unit of a resource of which no node has more than a few: more than all cpu and memory of a node."""
+_FEW_UNITS = 128.0
+"""Units of a resource, such as GPUs, of which no node has more than a few."""
+
+_OF_A_UNIT = 2 * sum(_VALUES[0])
+"""Weight of one unit of such a resource: more than all cpu and memory of a node."""
 
 
 def size_weights(reduced: ReducedProblem) -> Floats:
@@ -443,7 +443,7 @@ def repack_wasteful(reduced: ReducedProblem, patterns: Floats, values: Floats, e
     return patterns
 
 
-_NEGLIGIBLE = 5e-4
+_NEGLIGIBLE = CLOSE / 10
 """The search stops when a filling costs at most this part more than the bound."""
 
 _MOST_PATTERN_CELLS = 1 << 23
@@ -726,9 +726,6 @@ def mixture_patterns(reduced: ReducedProblem, worth: Floats, effort: Effort) -> 
 
 _Known = TypeVar("_Known")
 
-_MOST_REMEMBERED = 256
-"""Searches that are remembered, of some kilobytes each; one decision about a cluster makes a few dozen."""
-
 _CACHE: dict[bytes, tuple[tuple[Filling | None, ...], float]] = {}
 """By digest of the input: the fillings, None where nothing was cheaper, and the effort left. The oldest come first."""
 
@@ -781,7 +778,7 @@ def _recall(cache: dict[bytes, _Known], asked: bytes) -> _Known | None:
 def _remember(cache: dict[bytes, _Known], asked: bytes, known: _Known) -> None:
     with _LOCK:
         cache[asked] = known
-        while len(cache) > _MOST_REMEMBERED:
+        while len(cache) > BOUNDS.remembered_searches:
             del cache[next(iter(cache))]
 
 

@@ -19,10 +19,6 @@ from shiplap.scheduling.search.pod_kinds import Rules
 _ALL_PAIRS = 48
 """Up to so many nodes, all pairs are tried."""
 
-_SHIFTS = (1, 2, 4, 8)
-"""Of more nodes those are tried that are so far apart when they are sorted by price."""
-
-
 _LEAST_PART = 64
 """The joining ends with a round that joins less than this part of the nodes: going on takes as long as the search."""
 
@@ -117,12 +113,12 @@ class _Joiner:
         yield from sorted(set(many[holds].tolist()))
 
     def _join_pairs(self, nodes: Ints) -> None:
-        """Join nodes of different rows."""
+        """Join nodes of different rows: all pairs of few nodes, of many those up to 8 places apart by price."""
         nodes = nodes[np.lexsort((nodes, self._row[nodes], -np.round(self._price[nodes], 9)))]
         if len(nodes) <= _ALL_PAIRS:
             self._join(np.stack([nodes[side] for side in np.triu_indices(len(nodes), 1)], axis=1))
             return
-        for shift in _SHIFTS:
+        for shift in (1, 2, 4, 8):
             nodes = nodes[self._into[nodes] == nodes]
             first = np.arange(len(nodes) - shift)
             first = first[first // shift % 2 == 0]

@@ -17,11 +17,14 @@ from shiplap.scheduling.search.column_generation import CoveringProgram, totals_
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.pod_kinds import ReducedProblem, aggregate_problem
 
-_BEAM, _DEPTH = 16, 9
-"""States of the beam search, and the nodes that it adds at most."""
+_BEAM = 16
+"""States of the beam search: how many of the most promising are kept."""
 
 _OPEN = 3.0
 """How many nodes' worth of the fractional mixture are left to the beam search."""
+
+_DEPTH = int(3 * _OPEN)
+"""Nodes that the beam search adds at most: three for each that was left to it, as it may choose smaller ones."""
 
 
 def mix(reduced: ReducedProblem, slack: float, effort: Effort) -> Ints:
@@ -90,8 +93,11 @@ def _cover(reduced: ReducedProblem, rows: Ints, total: Floats, values: Floats, e
 _PROFILES = 24
 """Profiles of pods, so that the program that shares them has some hundred columns, whatever the sizes are."""
 
-_ARTIFICIAL, _EACH = 100.0, 0.01
-"""Costs beside the fullest resource, which costs 1: pods without a row cost too much, and every part a little."""
+_ARTIFICIAL = 100.0
+"""What pods without a row cost beside the fullest resource, which costs 1: too much."""
+
+_EACH = 1 / _ARTIFICIAL
+"""What every part costs: a little, so that of equally even shares the one in fewer parts is found."""
 
 
 def profiles(reduced: ReducedProblem) -> Ints:

@@ -15,10 +15,8 @@ import msgspec
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.supply.instance_arrays import TypeTable
-
-_MOST_VARIANTS = 24
-"""More would make too many rows. A further label is left undecided, and what may run for some value of it counts."""
 
 
 class NodeVariants(msgspec.Struct, frozen=True):
@@ -48,7 +46,7 @@ def variants_of(terms: Iterable[Requirements], requirements: Requirements, table
     number = 1
     for key in sorted(asked):
         options = _alternatives(key, sorted(asked[key], key=str), requirements.get(key), table)
-        if len(options) > 1 and number * len(options) <= _MOST_VARIANTS:
+        if len(options) > 1 and number * len(options) <= BOUNDS.node_variants:
             number *= len(options)
             choices.append(options)
     return NodeVariants(tuple(choices), tuple(map(Requirements, product(*choices))))

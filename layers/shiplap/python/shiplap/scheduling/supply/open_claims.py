@@ -14,14 +14,12 @@ import numpy as np
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirements
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import HostPort, PodClass
 from shiplap.scheduling.model.resources import CHUNK, PLENTY, ROUNDING, Bools, Floats, Ints, pareto_front, rows_holding
 from shiplap.scheduling.model.topology_constraints import Constraints
 from shiplap.scheduling.supply.daemons import NO_COMPANY, Company
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
-
-_MOST_NET_BYTES = 1 << 26
-"""Bytes of all arrays of net resources that are remembered at a time: pods can ask for as many sets of rows as pods."""
 
 
 class RowSet(msgspec.Struct, eq=False):
@@ -47,7 +45,7 @@ class RowSet(msgspec.Struct, eq=False):
         known = self.nets.get(self.number)
         if known is None:
             known = self.template.net[self.rows]
-            if (len(self.nets) + 1) * self.template.net.nbytes > _MOST_NET_BYTES:
+            if (len(self.nets) + 1) * self.template.net.nbytes > BOUNDS.net_bytes:
                 self.nets.clear()
             self.nets[self.number] = known
         return known

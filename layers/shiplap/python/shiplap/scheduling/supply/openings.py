@@ -15,6 +15,7 @@ import numpy as np
 
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
 from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
 from shiplap.scheduling.supply.daemons import NO_COMPANY
@@ -24,10 +25,7 @@ from shiplap.scheduling.supply.open_claims import ClaimGroup, ClaimGroups, OpenC
 from shiplap.scheduling.supply.reservations import Reservations
 from shiplap.scheduling.supply.templates import NodeClaimTemplate, may_be_spot
 
-_MOST_MERGES = 32_000
-"""Groups of claims that all classes of pods together are compared with; each class has an equal share."""
-
-_LEAST_MERGES = _MOST_MERGES // 1000
+_LEAST_MERGES = BOUNDS.group_comparisons // 1000
 """The least share of a class, however many classes there are."""
 
 
@@ -155,7 +153,7 @@ class Openings:
         self._merged: dict[tuple[int, int], ClaimGroup | None] = {}
         self.merges: dict[int, int] = {}
         """How many groups each class, by its index, was compared with, and was to be beyond its share."""
-        self._most_merges = _MOST_MERGES
+        self._most_merges = BOUNDS.group_comparisons
         self._by_pool = _by_weight_and_pool(templates)
         self._tied = [pools for pools in self._by_pool if len(pools) > 1]
         self._best: tuple[tuple[int, int, int], tuple[int, int] | None] | None = None
@@ -357,7 +355,7 @@ class Openings:
 
     def share_merges(self, classes: int) -> None:
         """Let each of so many classes be compared with as many groups of claims."""
-        self._most_merges = max(_LEAST_MERGES, _MOST_MERGES // max(classes, 1))
+        self._most_merges = max(_LEAST_MERGES, BOUNDS.group_comparisons // max(classes, 1))
 
     def unmerged(self, pod_class: PodClass) -> str:
         """Words if a class was denied comparisons with groups of claims."""

@@ -15,13 +15,11 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.custom_resources import NodeOverlay, NodePool
 from shiplap.manifests.shiplap_annotations import PriceRules, price_rules
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.templates import PoolCatalog, usable_pools
-
-_MOST = 8
-"""Compiled catalogues that are remembered: most decisions of a cluster are about the same instance types."""
 
 
 class _Compiled(NamedTuple):
@@ -34,7 +32,7 @@ class _Compiled(NamedTuple):
     table: TypeTable
 
 
-_COMPILED: deque[_Compiled] = deque(maxlen=_MOST)
+_COMPILED: deque[_Compiled] = deque(maxlen=BOUNDS.remembered_catalogues)
 
 
 def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> dict[str, PoolCatalog]:

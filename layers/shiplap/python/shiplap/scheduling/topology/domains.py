@@ -16,6 +16,7 @@ import numpy as np
 
 from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.kubernetes.requirements import Requirement
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
 from shiplap.scheduling.model.topology_constraints import Constraints, Spread
@@ -34,15 +35,6 @@ from shiplap.scheduling.topology.reachable_domains import (
     weight,
 )
 from shiplap.scheduling.topology.topology_counts import ABSENT, OPEN, TopologyCounts
-
-_MOST_SORTED = 200
-"""Combinations of domains up to which they are all compared, with which can least be had otherwise."""
-
-_MOST_TERMS = 4
-"""Of a class's required node-affinity terms, how many are asked which domains they reach."""
-
-_MOST_TRIED = 64
-"""Of more combinations, how many are tried before the pods are taken not to fit: those with the lowest counts."""
 
 
 class HostnameBounds(msgspec.Struct, frozen=True, eq=False):
@@ -161,9 +153,9 @@ class Domains:
         self, attempt: PlacementAttempt, keys: Sequence[str], options: Sequence[Sequence[DomainOption]]
     ) -> Iterator[Sequence[DomainOption]]:
         """Combinations of one option per label: the lowest counts first, then what can least be had otherwise."""
-        if prod(map(len, options)) > _MOST_SORTED:
+        if prod(map(len, options)) > BOUNDS.sorted_domains:
             possible = self._possible(attempt, keys, options)
-            return islice(best_first(possible), _MOST_TRIED) if all(possible) else iter(())
+            return islice(best_first(possible), BOUNDS.tried_domains) if all(possible) else iter(())
         ways = self._ways(attempt, keys) if len(keys) > 1 else {}
 
         def rank(chosen: Sequence[DomainOption]) -> tuple[tuple[int, int, int], int, Sequence[DomainOption]]:
@@ -232,7 +224,7 @@ class Domains:
         known = self._known_ways.get(identity)
         if known is None:
             known = self._known_ways[identity] = {}
-            for combination in product(*values) if prod(map(len, values)) <= _MOST_SORTED else ():
+            for combination in product(*values) if prod(map(len, values)) <= BOUNDS.sorted_domains else ():
                 labelled = list(zip(keys, combination, strict=True))
                 pinned = self._attempts.pinned(attempt, [Requirement.one_of(key, value) for key, value in labelled])
                 if pinned is not None and self._can_start(pinned):
@@ -290,7 +282,7 @@ class Domains:
         if key == HOSTNAME:
             return
         reached: set[str] = set()
-        for attempt in self._attempts.relaxed(pod_class)[:_MOST_TERMS]:
+        for attempt in self._attempts.relaxed(pod_class)[: BOUNDS.affinity_terms]:
             left = self._left_by_terms(attempt, key, self._demand_over(attempt, key) or _NOTHING)
             if self._nodes.all:
                 fits = self._nodes.fits(pod_class, soft=attempt.soft)

@@ -14,12 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import PodClass
 
 Entry = tuple[PodClass, list[Pod]]
-_MOST_SERIES = 8
-"""Series for which it is worked out what attracts them, by so many of their classes."""
-
 Attractions = Mapping[int, Mapping[str, int]]
 """Per affinity term whose series several classes may start or join: how many of them can reach each domain."""
 
@@ -39,8 +37,10 @@ def attractions_of(
         (term, indexes) for term, indexes in sorted(_classes_counted(waiting, started).items()) if len(indexes) > 1
     ]
     return {
-        term: Counter(value for index in indexes[:_MOST_SERIES] for value in reach(waiting[index][0], term))
-        for term, indexes in shared[:_MOST_SERIES]
+        term: Counter(
+            value for index in indexes[: BOUNDS.attracting_series] for value in reach(waiting[index][0], term)
+        )
+        for term, indexes in shared[: BOUNDS.attracting_series]
     }
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
 from shiplap.scheduling.model.topology_constraints import Spread
@@ -288,13 +289,6 @@ class ReachableDomains:
             yield _Entry(attempt, group, types, self._types.setdefault(types.tobytes(), len(self._types)))
 
 
-_MOST_DOMAINS = 6
-"""Domains that a reason names per constraint, as many as the largest Region has zones; the others are counted."""
-
-MOST_RULES = 20
-"""Constraints, or taints of a NodePool, that a reason names."""
-
-
 def has_binding_constraints(pod_class: PodClass, counts: TopologyCounts) -> bool:
     """True if any topology constraint can keep pods of this class out of a domain; otherwise they are only counted."""
     demands = pod_class.constraints
@@ -347,7 +341,7 @@ def unsatisfied_constraints(pod_class: PodClass, counts: TopologyCounts) -> str:
     others = (pod_class.selected & terms.anti).difference(demands.anti)
     closing += [(term, _anti_affinity_of_others_words) for term in sorted(others)]
     closing += [(term, _held_together) for term in sorted(counts.joined(pod_class))]
-    shown = max(MOST_RULES - len(parts), 1)
+    shown = max(BOUNDS.named_rules - len(parts), 1)
     parts += [words(pod_class, term, counts) for term, words in closing[:shown]]
     if len(closing) > shown:
         parts.append(f"{len(closing) - shown} more constraints")
@@ -421,5 +415,5 @@ def _nodes_with_pods(counts: TopologyCounts, term: int, *, keeping: bool) -> int
 
 def _listed(per_domain: Iterable[tuple[str, int]]) -> str:
     ordered = sorted(per_domain)
-    shown = ", ".join(f"{value} {number}" for value, number in ordered[:_MOST_DOMAINS])
-    return shown if len(ordered) <= _MOST_DOMAINS else f"{shown} and {len(ordered) - _MOST_DOMAINS} more"
+    shown = ", ".join(f"{value} {number}" for value, number in ordered[: BOUNDS.named_domains])
+    return shown if len(ordered) <= BOUNDS.named_domains else f"{shown} and {len(ordered) - BOUNDS.named_domains} more"
