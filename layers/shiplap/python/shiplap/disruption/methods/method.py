@@ -1,6 +1,6 @@
 """The interface of a method of disruption, after Karpenter's `disruption.Method`.
 
-A method considers nodes, and proposes commands for one reason. `decide.METHODS` has the methods in order. Its reason
+A method considers nodes, and proposes commands for one reason. `decide.methods_of` has the methods in order. Its reason
 says whether protected pods keep a node (`commands.EVENTUAL`).
 """
 
