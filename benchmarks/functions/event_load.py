@@ -24,8 +24,8 @@ import boto3
 
 from shiplap_lab.dev import dev_session
 from shiplap_lab.dev.local_region import LocalRegion
-from shiplap_lab.emulated_aws.event_source import EventSourcePoller, take_over_mapping
 from shiplap_lab.scenarios.scenario import load
+from tests.event_source import EventSourcePoller, take_over_mapping
 
 CLUSTER = "load"
 SPREAD_S = 10.0

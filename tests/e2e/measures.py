@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap_lab.emulated_aws.event_source import EventSourcePoller
+from tests.event_source import EventSourcePoller
 
 FIGURES = Path(__file__).parents[2] / "build" / "e2e.json"
 

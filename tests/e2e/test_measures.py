@@ -10,9 +10,9 @@ from unittest.mock import Mock
 import pytest
 
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
-from shiplap_lab.emulated_aws.event_source import AnsweredInvocation, EventSourceMapping, EventSourcePoller
 from tests.builders.claims import node_claim
 from tests.e2e import measures
+from tests.event_source import AnsweredInvocation, EventSourceMapping, EventSourcePoller
 
 MAPPED = EventSourceMapping("https://sqs/q", "arn:aws:sqs:r:1:q", "f:live", batch_size=10, window_s=1.0, most_at_once=0)
 

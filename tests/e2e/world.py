@@ -25,7 +25,6 @@ from shiplap_lab.api_server.server import ListOptions
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.machines import CatalogHardware
 from shiplap_lab.emulated_aws.emulator import ACCOUNT, AwsEmulator
-from shiplap_lab.emulated_aws.event_source import EventSourcePoller, take_over_mapping
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
@@ -35,6 +34,7 @@ from tests.e2e.control_plane import ControlPlane, wait_until
 from tests.e2e.dry_runs import DryRuns
 from tests.e2e.joiner import Joiner
 from tests.e2e.judging import JudgedCluster, pools_in
+from tests.event_source import EventSourcePoller, take_over_mapping
 
 REGION = "us-east-1"
 ZONES = (f"{REGION}a", f"{REGION}b", f"{REGION}c")

@@ -16,8 +16,10 @@ import pytest
 from shiplap.errors import ObjectNotFound
 from shiplap.kubernetes.objects import ObjectMeta, Pod, PodSpec
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
-from shiplap_lab.dev import kills
-from shiplap_lab.dev.kills import (
+from shiplap_lab.dev.local_region import QueueDepth
+from shiplap_lab.scenarios.scenario import InterruptionKind, load
+from tools import kills
+from tools.kills import (
     FUNCTIONS,
     Gap,
     Kill,
@@ -29,8 +31,6 @@ from shiplap_lab.dev.kills import (
     said_between,
     summary,
 )
-from shiplap_lab.dev.local_region import QueueDepth
-from shiplap_lab.scenarios.scenario import InterruptionKind, load
 
 
 def test_processes_of_functions_are_found_by_the_name_in_their_environment() -> None:

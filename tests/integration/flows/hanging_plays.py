@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from shiplap.flows.optional.optional_calls import OptionalCalls, OptionalPart
 from shiplap.ports import Clock
-from shiplap_lab.fakes.bounded_calls import run_by
 from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.fakes.stores import FakeDryRuns, FakeMemory, FakeStatus
+from tests.bounded_calls import run_by
 from tests.integration.flows.stage import ZONES, Stage
 
 Act = Callable[[], Any]

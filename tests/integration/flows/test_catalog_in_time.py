@@ -24,12 +24,12 @@ from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, Manifests
 from shiplap.ports import CatalogSource, CatalogStore, StatusStore
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
-from shiplap_lab.fakes.bounded_calls import run_by
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.faults import Crash, Faults, Hang
 from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
 from shiplap_lab.fakes.signals import FakeMeter
 from shiplap_lab.fakes.stores import FakeCatalog, FakeStatus
+from tests.bounded_calls import run_by
 from tests.builders.pools import family_pool
 from tests.integration.flows.pools_of_classes import of_class
 from tests.integration.flows.shared_install import Context, SharedInstall

@@ -23,9 +23,9 @@ from shiplap.flows.lifecycle.lifecycle import visit_claims
 from shiplap.flows.messages import NodeSeen, Timer, for_lifecycle
 from shiplap.flows.turns import Turns
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.emulated_aws.event_source import EventSourceMapping, EventSourcePoller
 from shiplap_lab.emulated_aws.lineage import HEADER, MOST_TURNS, invoked, longest, turns
 from shiplap_lab.fakes.signals import FakeDeadLetters
+from tests.event_source import EventSourceMapping, EventSourcePoller
 from tests.integration.flows.guards import guard
 from tests.integration.flows.leaving import evicted, first, serving, warning
 from tests.integration.flows.stage import Stage

@@ -16,9 +16,9 @@ from shiplap.flows.optional.optional_calls import (
     OptionalPart,
     run_in_thread,
 )
-from shiplap_lab.fakes.bounded_calls import run_by
 from shiplap_lab.fakes.faults import Hang
 from shiplap_lab.fakes.signals import FakeClock
+from tests.bounded_calls import run_by
 
 NOTES = OptionalPart("notes", call_s=2.0, budget_s=5.0, rest_s=60.0)
 OTHER_NOTES = OptionalPart("other notes", call_s=2.0, budget_s=5.0, rest_s=60.0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shiplap_lab.emulated_aws.event_source import (
+from tests.event_source import (
     LARGEST_PAYLOAD,
     EventSourceMapping,
     EventSourcePoller,

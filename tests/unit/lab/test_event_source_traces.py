@@ -6,8 +6,8 @@ from typing import Any
 from urllib.parse import quote
 
 from shiplap_lab.emulated_aws import lineage
-from shiplap_lab.emulated_aws.event_source import EventSourcePoller
 from shiplap_lab.emulated_aws.lineage import invoked, turns
+from tests.event_source import EventSourcePoller
 
 
 def test_an_invocation_of_somebody_else_has_no_trace() -> None:

@@ -1,6 +1,6 @@
 """Kills the functions of a played Region again and again, and says what each long standstill was due to.
 
-`python -m shiplap_lab.dev.kills` plays the first cluster of a scenario, keeps pods coming and going, and kills the
+`python -m tools.kills` plays the first cluster of a scenario, keeps pods coming and going, and kills the
 processes in which MiniStack runs the functions, one function after the other. It writes one line for each kill and each
 standstill into its folder, keeps the logs of every session and the states of the queues, and goes on where an earlier
 run has ended. Other processes keep the processors busy meanwhile, so that functions are slow and die in mid-flight.
@@ -432,7 +432,7 @@ def main(arguments: Sequence[str]) -> int:
         with ended_by_signals(), busy_processes(given.load):
             if given.sessions > 1:
                 alone = (*arguments, "--sessions", "1", "--load", "0")
-                has_failed = _side_by_side([[sys.executable, "-m", "shiplap_lab.dev.kills", *alone]] * given.sessions)
+                has_failed = _side_by_side([[sys.executable, "-m", "tools.kills", *alone]] * given.sessions)
             else:
                 _play_sessions(load(given.scenario), ledger, given.kills, ends_at)
     finally:
