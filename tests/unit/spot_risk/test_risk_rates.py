@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, ORIGIN_S, OfferingEvidence
-from shiplap.policies.spot_risk.risk_rates import MONTH_HOURS, PRIOR_RATE, RiskRates, RiskTotals, day_factor, dispersion
+from shiplap.policies.spot_risk.risk_rates import MONTH_HOURS, PRIOR_RATE, RiskRates, day_factor, dispersion
 
 
 def seen(name: str, hours: float, interruptions: float, zone_id: str = "az1", **others: float) -> OfferingEvidence:
@@ -135,9 +135,3 @@ def test_the_order_of_evidence_changes_nothing(known: list[tuple[int, int]]) -> 
     assert [one.of("az1", item.instance_type) for item in evidence] == pytest.approx(
         [other.of("az1", item.instance_type) for item in evidence], rel=1e-9
     )
-
-
-def test_totals_add_up() -> None:
-    totals = RiskTotals.of([seen("m5.large", 8.0, 1.0, rebalances=2.0), seen("c5.large", 8.0, 0.0, refusals=3.0)])
-
-    assert (totals.node_hours, totals.interruptions, totals.rebalances, totals.refusals) == (16.0, 1.0, 2.0, 3.0)

@@ -27,9 +27,6 @@ HOUR_S = 3600
 LEAST_BILLED_S = 60
 """Seconds of instance time that EC2 bills at least."""
 
-OTHER_NODES = ""
-"""The key of nodes that belong to no NodePool: those of NodeClaims that users wrote."""
-
 
 def is_billed(claim: NodeClaim) -> bool:
     """True if a claim has, or had, an instance."""

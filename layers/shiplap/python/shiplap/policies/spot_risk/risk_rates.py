@@ -18,8 +18,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-import msgspec
-
 from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence, day_part, family_of_type
 
 MONTH_HOURS = 730.0
@@ -221,22 +219,3 @@ def _spread(counts: Iterable[tuple[Counts, float]]) -> float:
         above += (events - m) ** 2 - m
         expected += m * m
     return min(max(above / expected, _LEAST_SPREAD), _MOST_SPREAD)
-
-
-class RiskTotals(msgspec.Struct, frozen=True):
-    """All evidence added up, for tables."""
-
-    node_hours: float
-    interruptions: float
-    rebalances: float
-    refusals: float
-
-    @classmethod
-    def of(cls, evidence: Sequence[OfferingEvidence]) -> RiskTotals:
-        """The sums of some evidence."""
-        return cls(
-            sum(known.total_node_hours for known in evidence),
-            sum(known.total_interruptions for known in evidence),
-            sum(known.rebalances for known in evidence),
-            sum(known.refusals for known in evidence),
-        )
