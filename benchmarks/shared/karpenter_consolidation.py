@@ -103,7 +103,7 @@ class _KarpenterConsolidation(DisruptionMethod):
         places = []
         for item in ordered:
             pool = item.pool.metadata.name
-            if self._progress.budget_left(item.pool, Reason.UNDERUTILIZED) > 0:
+            if self._progress.budgets.left(item.pool, Reason.UNDERUTILIZED) > 0:
                 places.append((before[pool], pool, item))
             before[pool] += 1
         return [item for *_, item in sorted(places, key=lambda place: place[:2])]

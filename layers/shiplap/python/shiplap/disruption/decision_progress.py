@@ -19,7 +19,6 @@ from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.node_history import backoff_until
 from shiplap.disruption.rescheduling import Simulator, unsettled_nodes
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.model.protected_pods import pdb_limits_of
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import PolicyInput
@@ -82,10 +81,6 @@ class DecisionProgress:
             self.blocked[candidate.name] = reason
         return not reason
 
-    def budget_left(self, pool: NodePool, reason: Reason) -> int:
-        """Return how many more nodes of a pool may go."""
-        return self.budgets.left(pool, reason)
-
     def within_budgets(self, ordered: Sequence[Candidate], reason: Reason) -> list[Candidate]:
         """The first of these nodes that the budgets allow; for the others the budget is noted as the reason."""
         used: Counter[str] = Counter()
@@ -107,10 +102,6 @@ class DecisionProgress:
         """Note that these nodes go."""
         self.budgets.use(candidates)
         self.simulator.cordon([candidate.name for candidate in candidates])
-
-    def cordon(self, nodes: Sequence[str]) -> None:
-        """Let no moved pod go to these nodes."""
-        self.simulator.cordon(nodes)
 
     def ask_policies(self, commands: Sequence[DisruptionProposal]) -> tuple[dict[str, str], tuple[PolicyInput, ...]]:
         """Return nodes whose replacements a policy refuses, and the policies behind the commands that it admits."""

@@ -44,7 +44,7 @@ def _may_climb(item: Candidate, progress: DecisionProgress) -> bool:
         and not progress.unconsolidatable(item)
         and not item.protected
         and not progress.backing_off(item)
-        and progress.budget_left(item.pool, Reason.DRIFTED) > 0
+        and progress.budgets.left(item.pool, Reason.DRIFTED) > 0
     )
 
 

@@ -56,7 +56,7 @@ def _scaled_down(
     removable = [RemovableNode(item.node, running_on.get(item.name, ())) for item in by_name.values()]
     ordered = in_order_of_removal(pool, removable, progress.pdb_limits, progress.clock.now)
     going = [by_name[node.metadata.name] for node in ordered[: surplus_in_service(staying, replicas)]]
-    progress.cordon([item.name for item in going])
+    progress.simulator.cordon([item.name for item in going])
     why = f"NodePool {name} has more than {replicas} replicas"
     reason, method = Reason.SCALED_DOWN, Method.SCALE_DOWN
     return [DisruptionProposal(reason, method, (item.name,), (), (), item.price, len(item.pods), why) for item in going]

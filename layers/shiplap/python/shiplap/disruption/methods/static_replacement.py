@@ -20,7 +20,7 @@ def replace_static(
     proposals = []
     for item in due:
         node, pool = item.node, item.node.pool
-        if not progress.budget_left(pool, reason):
+        if not progress.budgets.left(pool, reason):
             progress.keep_within_budget([node], reason)
             continue
         if not claims[pool.metadata.name]:
@@ -48,6 +48,6 @@ def _replacements(
     number = Counter(item.node.pool.metadata.name for item in due)
     claims = {}
     for name, pool in sorted(pools.items()):
-        most = min(number[name], progress.budget_left(pool, reason))
+        most = min(number[name], progress.budgets.left(pool, reason))
         claims[name] = list(progress.simulator.static_claims(name, most)) if most else []
     return claims

@@ -28,7 +28,7 @@ class Underutilization(DisruptionMethod):
         """The commands that gain most, without those that a policy refuses."""
         pools = progress.snapshot.scheduling.manifests.node_pools
         eligible = [item for item in candidates if not item.empty and progress.may_consolidate(item)]
-        allowed = {pool.metadata.name: progress.budget_left(pool, Reason.UNDERUTILIZED) for pool in pools}
+        allowed = {pool.metadata.name: progress.budgets.left(pool, Reason.UNDERUTILIZED) for pool in pools}
         proposals = _search(progress, eligible, allowed)
         taken = {node for proposal in proposals for node in proposal.nodes}
         going = Counter(item.pool.metadata.name for item in eligible if item.name in taken)

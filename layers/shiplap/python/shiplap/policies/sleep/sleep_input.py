@@ -45,12 +45,12 @@ class SleepInput(PolicyInput, DisruptionMethod, frozen=True):
             return ()
         progress.clock.note(scope.wakes_at - LEAST_SLEEP_S for scope in self.state.scopes)
         pools = progress.snapshot.scheduling.manifests.node_pools
-        room = {pool.metadata.name: progress.budget_left(pool, Reason.ASLEEP) for pool in pools}
+        room = {pool.metadata.name: progress.budgets.left(pool, Reason.ASLEEP) for pool in pools}
         found = self._found(self.state, progress, candidates, room)
         leaving = {item.name for item in (*found.going, *found.waiting)}
         rehearsed = {item.name for item in self._found(self.state.rehearsing(), progress, candidates).going}
         progress.keep_within_budget(found.waiting, Reason.ASLEEP)
-        progress.cordon(sorted(leaving))
+        progress.simulator.cordon(sorted(leaving))
         progress.leaving |= leaving
         progress.kept_by_policies |= {name: f"does not sleep: {why}" for name, why in found.kept.items()}
         progress.rehearsed += tuple(sorted(rehearsed - leaving))
