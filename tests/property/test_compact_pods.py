@@ -21,8 +21,7 @@ from shiplap.kubernetes.compact_pods import (
     lean_pod,
     merged_pods,
 )
-from shiplap.kubernetes.objects import ObjectMeta, Pod
-from shiplap.kubernetes.pod_disruption_budgets import is_ready
+from shiplap.kubernetes.objects import ObjectMeta, Pod, is_ready
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.scheduling.model.planned_pods import do_not_disrupt, owner_kind
 from shiplap.scheduling.model.snapshot import Snapshot

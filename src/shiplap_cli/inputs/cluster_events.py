@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from shiplap.cluster.client import decode_answer
 from shiplap.cluster.list_pages import list_pages, read_page
 from shiplap.cluster.transport import Transport, error_of
 from shiplap.errors import ClusterDenied, ClusterError, ResourceVersionGone
@@ -127,21 +128,14 @@ def _watch(kind: str, transport: Transport, version: str) -> Iterator[tuple[Obje
     query |= {"timeoutSeconds": int(_WINDOW_S)} | ({"fieldSelector": selector} if selector else {})
     what = f"watch of {kind}"
     for line in transport.lines(path, query, _WINDOW_S):
-        frame = _decode(_FRAMES, line, what)
+        frame = decode_answer(_FRAMES, line, what)
         if frame.type == "ERROR":
-            marker = _decode(_MARKERS, frame.object, what)
+            marker = decode_answer(_MARKERS, frame.object, what)
             raise error_of(marker.code, f"{what}: {marker.message}")
         if frame.type == "BOOKMARK":
-            yield None, _decode(_MARKERS, frame.object, what).metadata.resource_version
+            yield None, decode_answer(_MARKERS, frame.object, what).metadata.resource_version
             continue
         found = _READERS[kind].one(frame.object).item
         if found is not None:  # one that cannot be read is not shown
             version = found.metadata.resource_version or version
             yield ObjectChanged(kind, found, frame.type == "DELETED"), version
-
-
-def _decode(decoder: msgspec.json.Decoder[Any], body: bytes | msgspec.Raw, what: str) -> Any:
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ClusterError(f"{what}: the answer is not what an API server sends: {error}") from error

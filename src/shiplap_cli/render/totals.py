@@ -9,7 +9,7 @@ from rich.text import Text
 
 from shiplap.instances.offerings.node_prices import Price, total_price
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, Pod, PodStatus
+from shiplap.kubernetes.objects import Node, Pod, PodStatus, goes_with_node
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_cli.money import Money, dollars
@@ -83,7 +83,7 @@ def without_pool_nodes(snapshot: Snapshot) -> Snapshot:
     pods = tuple(
         pending_pod(pod) if pod.spec.node_name in gone else pod
         for pod in view.pods
-        if pod.spec.node_name not in gone or not _goes_with_node(pod)
+        if pod.spec.node_name not in gone or not goes_with_node(pod)
     )
     nodes = tuple(node for node in view.nodes if node.metadata.name not in gone)
     return replace(snapshot, view=replace(view, pods=pods, nodes=nodes), claims=())
@@ -96,10 +96,6 @@ def _in_pool(node: Node) -> bool:
 def pending_pod(pod: Pod) -> Pod:
     """The pod as created: without a node and without conditions."""
     return replace(pod, spec=replace(pod.spec, node_name=""), status=PodStatus())
-
-
-def _goes_with_node(pod: Pod) -> bool:
-    return any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
 
 
 class PlanSide(Printed, frozen=True):

@@ -249,8 +249,3 @@ class Kubelets(Generic[M]):
             self._server.delete(plural, name, namespace, grace_s=0)
         except ObjectNotFound:
             return  # somebody else was faster
-
-
-def is_ready(node: Node) -> bool:
-    """True if the node's Ready condition is True."""
-    return any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)

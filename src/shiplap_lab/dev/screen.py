@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.objects import Node, is_ready
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import CPU, MEMORY, add_resources, format_amount, parse_resources
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -83,7 +83,7 @@ def _node_row(cluster: ClusterObservation, node: Node, claim: NodeClaim | None) 
     allocatable = parse_resources(node.status.allocatable)
     bound = [pod for pod in cluster.pods if pod.spec.node_name == node.metadata.name]
     used = add_resources(*(pod_requests(pod) for pod in bound))
-    ready = any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+    ready = is_ready(node)
     yield node.metadata.name.partition(".")[0]
     yield node.metadata.labels.get(labels.INSTANCE_TYPE, "")
     yield _pool(claim)

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.flows.learn import is_ready, learn, learn_from_joined, seems_broken
+from shiplap.flows.learn import learn, learn_from_joined, seems_broken
 from shiplap.instances.capacity.learned_capacity import shortfall
-from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.objects import Node, is_ready
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from tests.builders.claims import node_claim

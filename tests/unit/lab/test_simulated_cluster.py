@@ -17,9 +17,9 @@ from shiplap.instances.catalog.ec2_catalog import (
     ProcessorInfo,
     VCpuInfo,
 )
-from shiplap.kubernetes.objects import Node, Pod, Taint
+from shiplap.kubernetes.objects import Node, Pod, Taint, is_ready
 from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration, registration
-from shiplap_lab.cluster_simulator.kubelet import UNHEARD_S, is_ready
+from shiplap_lab.cluster_simulator.kubelet import UNHEARD_S
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Delays, Machine, NodeResources
 from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
 from shiplap_lab.fakes.cluster import ApiServer

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from shiplap.disruption.candidates import is_reschedulable
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod, PodCondition, PodStatus
-from shiplap.scheduling.model.planned_pods import is_recreated
+from shiplap.kubernetes.objects import Pod, PodCondition, PodStatus
 from shiplap.scheduling.planner import plan
 from shiplap_cli.commands.migrate.migration_page import MigrationCost
 from shiplap_cli.inputs.loaded_inputs import load_inputs
@@ -30,7 +30,7 @@ def cost_of_migration(manifests: Path, state: Sequence[Path], region: str) -> Mi
     """
     inputs = load_inputs(Sources(cluster_state=list(state), manifests=[manifests], region=region))
     snapshot = inputs.snapshot
-    pods = tuple(_unbound(pod) for pod in snapshot.view.pods if _needs_a_node(pod))
+    pods = tuple(_unbound(pod) for pod in snapshot.view.pods if is_reschedulable(pod))
     world = msgspec.structs.replace(snapshot.view, pods=pods, nodes=(), events=())
     decided = plan(msgspec.structs.replace(snapshot, view=world, claims=()))
     money = Money(snapshot)
@@ -48,10 +48,6 @@ def cost_of_migration(manifests: Path, state: Sequence[Path], region: str) -> Mi
         region=inputs.region,
         notes=inputs.notes,
     )
-
-
-def _needs_a_node(pod: Pod) -> bool:
-    return pod.status.phase not in TERMINAL_PHASES and is_recreated(pod)
 
 
 def _unbound(pod: Pod) -> Pod:

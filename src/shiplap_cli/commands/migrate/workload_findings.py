@@ -11,7 +11,7 @@ from typing import Any
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of, namespaced_name
-from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod, goes_with_node
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.manifests.files.documents import Document
 from shiplap_cli.commands.migrate.migration_findings import MatchQuality, MigrationFinding
@@ -78,7 +78,7 @@ def _protected_pods(
         (
             MatchQuality.NONE,
             "pods with local storage",
-            [pod for pod in alive if pod.key in local and not _is_node_bound(pod)],
+            [pod for pod in alive if pod.key in local and not goes_with_node(pod)],
             "",
             f"Cluster Autoscaler keeps their node; what lies in emptyDir or hostPath is lost on a move: {_PROTECT}",
         ),
@@ -111,11 +111,7 @@ def _selecting(pods: Sequence[Pod], renamed: Mapping[str, str]) -> Iterable[Migr
 
 
 def _is_system_pod(pod: Pod) -> bool:
-    return pod.metadata.namespace == "kube-system" and not _is_node_bound(pod)
-
-
-def _is_node_bound(pod: Pod) -> bool:
-    return any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
+    return pod.metadata.namespace == "kube-system" and not goes_with_node(pod)
 
 
 def with_local_storage(documents: Iterable[Document]) -> frozenset[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.objects import Node, is_ready
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_lab.api_server.stored_pods import condition
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kind import FaultKind
-from shiplap_lab.faults.nodes.seen_nodes import RETRY_S, is_ready, seen_node
+from shiplap_lab.faults.nodes.seen_nodes import RETRY_S, seen_node
 
 _FLAP_EVERY_S = (40.0, 150.0)
 _FLAP_S = (5.0, 90.0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from random import Random
 
-from shiplap.kubernetes.objects import Node, ObjectMeta
+from shiplap.kubernetes.objects import Node, ObjectMeta, is_ready
 from shiplap_lab.faults.drawn_amounts import Between
 from shiplap_lab.faults.fault_kind import FaultKind
 from shiplap_lab.faults.fault_world import FaultWorld, FaultyCluster, Seen
-from shiplap_lab.faults.nodes.seen_nodes import RETRY_S, is_ready, seen_node
+from shiplap_lab.faults.nodes.seen_nodes import RETRY_S, seen_node
 
 _DEVICE_S = (5.0, 20.0)
 """When a device plugin reports, in seconds after its node is Ready."""

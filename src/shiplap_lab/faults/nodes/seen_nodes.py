@@ -13,8 +13,3 @@ def seen_node(cluster: FaultyCluster, name: str) -> Node | None:
     """A Node as it is now."""
     cluster.informer.refresh()
     return cluster.informer.nodes.get(name)
-
-
-def is_ready(node: Node) -> bool:
-    """True if the node's Ready condition is True."""
-    return any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)

@@ -491,12 +491,12 @@ def _with_workloads(view: ClusterView, lists: _ViewLists) -> ClusterView:
 def read_watch_event(kind: str, line: bytes, before: str) -> WatchEvent:
     """A line of a watch; where it does not say its version, the one `before` it stands."""
     what = f"watch of {kind}"
-    frame = _decode(_FRAME, line, what)
+    frame = decode_answer(_FRAME, line, what)
     if frame.type == "ERROR":
-        marker = _decode(_MARKER, frame.object, what)
+        marker = decode_answer(_MARKER, frame.object, what)
         raise error_of(marker.code, f"{what}: {marker.message}")
     if frame.type == "BOOKMARK":
-        version = _decode(_MARKER, frame.object, what).metadata.resource_version
+        version = decode_answer(_MARKER, frame.object, what).metadata.resource_version
         metadata = ObjectMeta(resource_version=version)
         return WatchEvent(frame.type, _WATCHED_TYPES.get(kind, CustomObject)(metadata), version)
     return _change_of(kind, frame, before)
@@ -573,7 +573,8 @@ def _texts(unreadable: Sequence[Unreadable]) -> str:
     return "; ".join(each.text for each in unreadable[:_MOST_NAMED])
 
 
-def _decode(decoder: msgspec.json.Decoder[Decoded], body: bytes | msgspec.Raw, what: str) -> Decoded:
+def decode_answer(decoder: msgspec.json.Decoder[Decoded], body: bytes | msgspec.Raw, what: str) -> Decoded:
+    """Read the answer to `what`. Raises ClusterError: it is not what an API server sends."""
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

@@ -16,7 +16,7 @@ import msgspec
 
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ResourceVersionGone, TooManyRequests
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import TERMINAL_PHASES, CustomObject, Node, Pod
+from shiplap.kubernetes.objects import TERMINAL_PHASES, CustomObject, Node, Pod, goes_with_node, is_ready
 from shiplap.manifests.live.nodeclaim_objects import INSTALL_LABEL
 from shiplap.ports import MANIFEST_KINDS, Clock, ClusterApi, Listed, WatchEvent
 
@@ -149,7 +149,7 @@ class Tracker:
     def _list_nodes(self, nodes: Sequence[Pod | Node | CustomObject]) -> None:
         listed = [node for node in nodes if isinstance(node, Node)]
         if self._nodes is None:
-            self._nodes = {node.metadata.uid: _is_ready(node) for node in listed if not _is_unfinished(node)}
+            self._nodes = {node.metadata.uid: is_ready(node) for node in listed if not _is_unfinished(node)}
         present = {node.metadata.uid for node in listed}
         self._nodes = {uid: ready for uid, ready in self._nodes.items() if uid in present}
         for node in listed:
@@ -170,7 +170,7 @@ class Tracker:
 
     def _see_node(self, node: Node, *, gone: bool) -> None:
         known = self._nodes = {} if self._nodes is None else self._nodes
-        uid, ready = node.metadata.uid, _is_ready(node)
+        uid, ready = node.metadata.uid, is_ready(node)
         if gone:
             for nodes in (known, self._joined, self._ready):
                 nodes.pop(uid, None)
@@ -427,10 +427,6 @@ def _sorted(found: dict[str, Found]) -> tuple[Found, ...]:
     return tuple(sorted(found.values(), key=lambda item: (item.metadata.namespace, item.metadata.name)))
 
 
-def _is_ready(node: Node) -> bool:
-    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
-
-
 def _is_unfinished(node: Node) -> bool:
     """Launched for a NodePool, and not yet registered and initialised."""
     ours = labels.NODE_POOL in node.metadata.labels or any(
@@ -450,7 +446,7 @@ def is_unschedulable(pod: Pod) -> bool:
         return False
     if pod.status.phase in TERMINAL_PHASES:
         return False
-    if any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
+    if goes_with_node(pod):
         return False
     return any(
         condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable"

@@ -10,7 +10,7 @@ from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePi
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.instances.offerings.node_prices import NodePrices, capacity_type_of
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod, is_ready
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import ACCELERATOR_DEVICES, CPU, MEMORY, PODS, parse_amount
 from shiplap.kubernetes.timestamps import epoch
@@ -200,7 +200,7 @@ def _state(node: Node, claim: NodeClaim | None, going: frozenset[str]) -> tuple[
     if node.metadata.name in going:
         reason = (claim.failure or str(claim.state)) if claim is not None else "is being deleted"
         return NodePictureState.LEAVING, reason
-    if not any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions):
+    if not is_ready(node):
         # Files often hold nodes without conditions: what says nothing is not said to be broken.
         return (
             (NodePictureState.NOT_READY, "kubelet is not ready")

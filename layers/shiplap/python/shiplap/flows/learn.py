@@ -27,11 +27,6 @@ def instance_of(provider_id: str) -> str:
     return last if provider_id.startswith("aws://") and last.startswith("i-") else ""
 
 
-def is_ready(node: Node) -> bool:
-    """True if kubelet reports the node as Ready."""
-    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
-
-
 def has_reported(node: Node) -> bool:
     """True if kubelet has written the resources of the node. Some clouds create the Node before that."""
     return all(node.status.capacity.get(name) and node.status.allocatable.get(name) for name in (CPU, MEMORY, PODS))

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, StoreError
 from shiplap.flows.context import FlowContext
-from shiplap.flows.learn import is_ready
 from shiplap.flows.live_settings import AS_DEPLOYED, ManifestState, lease_held
 from shiplap.flows.optional.optional_calls import CLAIM_OBJECTS
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, RawObject
+from shiplap.kubernetes.objects import Node, RawObject, is_ready
 from shiplap.manifests.nodeclaim import FINAL, NodeClaim
 from shiplap.ports import ClusterApi
 from shiplap.settings import ClusterSettings

@@ -9,7 +9,7 @@ from math import ceil
 import msgspec
 
 from shiplap.kubernetes.names import namespaced_name
-from shiplap.kubernetes.objects import TERMINAL_PHASES, ApiObject, LabelSelector, ObjectMeta, Pod, Whole
+from shiplap.kubernetes.objects import TERMINAL_PHASES, ApiObject, LabelSelector, ObjectMeta, Pod, Whole, is_ready
 from shiplap.kubernetes.selectors import matcher, matches
 
 _UNGUARDED_PHASES = ("Pending", *TERMINAL_PHASES)
@@ -54,11 +54,6 @@ class PodDisruptionBudget(ApiObject, frozen=True):
         """True if the budget covers a pod. Raises ValueError for a selector with an unknown operator."""
         same = (self.metadata.namespace or "default") == (pod.metadata.namespace or "default")
         return same and matches(self.spec.selector, pod.metadata.labels)
-
-
-def is_ready(pod: Pod) -> bool:
-    """True if a pod counts as healthy for a budget."""
-    return any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions)
 
 
 def is_unhealthy(pod: Pod) -> bool:

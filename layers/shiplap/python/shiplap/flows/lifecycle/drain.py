@@ -22,12 +22,11 @@ from shiplap.disruption.commands import OF_POLICIES, Reason
 from shiplap.errors import ClusterError, TooManyRequests
 from shiplap.flows.claim_updates import DRAIN, facts
 from shiplap.flows.context import FlowContext
-from shiplap.flows.learn import is_ready
 from shiplap.flows.lifecycle.endings import give_up, has_vanished
 from shiplap.flows.lifecycle.registration import update_node
 from shiplap.flows.policies.active import ActivePolicies
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, Pod, Taint
+from shiplap.kubernetes.objects import Node, Pod, Taint, is_ready
 from shiplap.kubernetes.pod_disruption_budgets import is_unhealthy
 from shiplap.kubernetes.related_objects import PersistentVolumeClaim, VolumeAttachment, attached_volumes, has_claims
 from shiplap.kubernetes.taints import DISRUPTED, is_disrupted

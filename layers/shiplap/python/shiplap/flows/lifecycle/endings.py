@@ -16,7 +16,7 @@ from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import GRACE_S, InstanceOwners, facts, fail_claim, release_pilot
 from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap.flows.learn import instance_of, is_ready
+from shiplap.flows.learn import instance_of
 from shiplap.flows.lifecycle.adoption import adopt
 from shiplap.flows.lifecycle.joining import record_failed_join
 from shiplap.flows.lifecycle.registration import is_unregistered
@@ -24,7 +24,7 @@ from shiplap.flows.pod_events import publish_for_pods
 from shiplap.flows.policies import active
 from shiplap.instances.offerings.remedies import with_remedy
 from shiplap.instances.readiness.joins import node_class_scope
-from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.objects import Node, is_ready
 from shiplap.manifests.nodeclaim import FINAL, ClaimState, NodeClaim
 from shiplap.ports import Instance, OfferingFailure
 from shiplap.settings import ClusterSettings

@@ -24,7 +24,7 @@ from shiplap.errors import (
 from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import DISRUPTION, ENDED, GARBAGE, InstanceOwners, facts
 from shiplap.flows.context import FlowContext
-from shiplap.flows.learn import has_reported, instance_of, is_ready
+from shiplap.flows.learn import has_reported, instance_of
 from shiplap.flows.lifecycle.drain import Drains, cordon, drain
 from shiplap.flows.lifecycle.endings import (
     Inventory,
@@ -42,7 +42,7 @@ from shiplap.flows.lifecycle.pod_placement import Steering
 from shiplap.flows.lifecycle.registration import initialize, is_unregistered, register, seconds_since
 from shiplap.flows.messages import NodeSeen, Timer
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.objects import Node, is_ready
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.settings import ClusterSettings
 

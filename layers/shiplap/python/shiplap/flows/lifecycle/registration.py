@@ -14,10 +14,10 @@ from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap.flows import claim_events, cluster_metrics
 from shiplap.flows.claim_updates import facts, release_pilot
 from shiplap.flows.context import FlowContext
-from shiplap.flows.learn import is_ready, learn
+from shiplap.flows.learn import learn
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
-from shiplap.kubernetes.objects import Node, RawObject, Taint
+from shiplap.kubernetes.objects import Node, RawObject, Taint, is_ready
 from shiplap.kubernetes.quantity import format_resources, parse_resources
 from shiplap.kubernetes.taints import is_ephemeral
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim

@@ -23,7 +23,7 @@ import msgspec
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
-from shiplap.kubernetes.objects import Node, RawObject
+from shiplap.kubernetes.objects import Node, RawObject, is_ready
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.kubernetes.timestamps import epoch, rfc3339
 from shiplap.manifests.custom_resources import NodePool
@@ -293,7 +293,7 @@ def _is_in_service(item: RawObject, nodes: Iterable[Node]) -> bool:
     return any(
         not node.metadata.deletion_timestamp
         and any(owner.uid == uid for owner in node.metadata.owner_references)
-        and any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+        and is_ready(node)
         for node in nodes
     )
 
