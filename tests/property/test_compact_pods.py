@@ -133,7 +133,7 @@ def test_a_lean_pod_takes_and_shows_the_same(pod: Pod) -> None:
     slim = lean_pod(pod)
     assert lean_pod(slim) == slim
     assert pod_requests(slim) == pod_requests(pod)
-    assert (is_ready(slim), owner_kind(slim), slim.key) == (is_ready(pod), owner_kind(pod), pod.key)
+    assert (is_ready(slim.status), owner_kind(slim), slim.key) == (is_ready(pod.status), owner_kind(pod), pod.key)
     for now in (0.0, 1.8e9):
         assert do_not_disrupt(slim, now) == do_not_disrupt(pod, now)
     assert list(slim.spec.volumes) == [item for item in pod.spec.volumes if item.name == "data"]

@@ -83,7 +83,7 @@ def without_pool_nodes(snapshot: Snapshot) -> Snapshot:
     pods = tuple(
         pending_pod(pod) if pod.spec.node_name in gone else pod
         for pod in view.pods
-        if pod.spec.node_name not in gone or not goes_with_node(pod)
+        if pod.spec.node_name not in gone or not goes_with_node(pod.metadata)
     )
     nodes = tuple(node for node in view.nodes if node.metadata.name not in gone)
     return replace(snapshot, view=replace(view, pods=pods, nodes=nodes), claims=())

@@ -83,7 +83,7 @@ def _node_row(cluster: ClusterObservation, node: Node, claim: NodeClaim | None) 
     allocatable = parse_resources(node.status.allocatable)
     bound = [pod for pod in cluster.pods if pod.spec.node_name == node.metadata.name]
     used = add_resources(*(pod_requests(pod) for pod in bound))
-    ready = is_ready(node)
+    ready = is_ready(node.status)
     yield node.metadata.name.partition(".")[0]
     yield node.metadata.labels.get(labels.INSTANCE_TYPE, "")
     yield _pool(claim)

@@ -38,7 +38,7 @@ def node(
     ],
 )
 def test_a_node_is_ready_if_kubelet_says_so(conditions: tuple[Mapping[str, str], ...], ready: bool) -> None:
-    assert is_ready(node(conditions=conditions)) is ready
+    assert is_ready(node(conditions=conditions).status) is ready
 
 
 def claim(name: str = "c", **fields: Any) -> NodeClaim:

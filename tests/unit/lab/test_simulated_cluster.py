@@ -94,11 +94,11 @@ def test_a_pod_waits_for_a_node_runs_and_goes_with_it() -> None:
     (node,) = world.nodes()
     assert node.spec.provider_id == "aws:///eu-west-1a/i-1"
     assert [taint.key for taint in node.spec.taints] == ["node.kubernetes.io/not-ready"]
-    assert not is_ready(node)
+    assert not is_ready(node.status)
     assert world.pod("web").spec.node_name == ""
 
     world.cluster.step(17.0)
-    assert is_ready(world.nodes()[0])
+    assert is_ready(world.nodes()[0].status)
     assert world.pod("web").spec.node_name == "ip-10-0-0-1"
     world.cluster.step(17.1)
     assert world.pod("web").status.phase == "Running"
@@ -145,7 +145,7 @@ def test_a_node_that_a_finalizer_keeps_is_marked_once_nothing_is_heard_of_it() -
     world.machines = [machine(running=False)]
     world.cluster.step(30.0)
     world.cluster.step(20.0 + UNHEARD_S - 1)
-    assert is_ready(world.nodes()[0])
+    assert is_ready(world.nodes()[0].status)
     world.cluster.step(30.0 + UNHEARD_S)
     (node,) = world.nodes()
     assert [(each.type, each.status) for each in node.status.conditions] == [("Ready", "Unknown")]

@@ -78,7 +78,7 @@ def _protected_pods(
         (
             MatchQuality.NONE,
             "pods with local storage",
-            [pod for pod in alive if pod.key in local and not goes_with_node(pod)],
+            [pod for pod in alive if pod.key in local and not goes_with_node(pod.metadata)],
             "",
             f"Cluster Autoscaler keeps their node; what lies in emptyDir or hostPath is lost on a move: {_PROTECT}",
         ),
@@ -111,7 +111,7 @@ def _selecting(pods: Sequence[Pod], renamed: Mapping[str, str]) -> Iterable[Migr
 
 
 def _is_system_pod(pod: Pod) -> bool:
-    return pod.metadata.namespace == "kube-system" and not goes_with_node(pod)
+    return pod.metadata.namespace == "kube-system" and not goes_with_node(pod.metadata)
 
 
 def with_local_storage(documents: Iterable[Document]) -> frozenset[str]:

@@ -37,7 +37,7 @@ class FlapFault(FaultKind):
         seen = seen_node(self.world.clusters[cluster], node)
         if seen is None or loop.now() >= until:
             return
-        if is_ready(seen) and not self.faults.is_api_down:
+        if is_ready(seen.status) and not self.faults.is_api_down:
             self.took_effect()
             self._say_ready(cluster, seen, ready=False)
             loop.after(chance.uniform(*_FLAP_S), partial(self._become_ready, cluster, seen.spec.provider_id, node))

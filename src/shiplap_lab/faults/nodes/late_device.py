@@ -36,7 +36,7 @@ class LateDeviceFault(FaultKind):
         _before: Seen | None,
         after: Seen | None,
     ) -> None:
-        if plural != "nodes" or not isinstance(after, Node) or after.metadata.uid in seen or not is_ready(after):
+        if plural != "nodes" or not isinstance(after, Node) or after.metadata.uid in seen or not is_ready(after.status):
             return
         seen.add(after.metadata.uid)
         late = self.faults.amount_of(self.name)

@@ -149,7 +149,7 @@ class Tracker:
     def _list_nodes(self, nodes: Sequence[Pod | Node | CustomObject]) -> None:
         listed = [node for node in nodes if isinstance(node, Node)]
         if self._nodes is None:
-            self._nodes = {node.metadata.uid: is_ready(node) for node in listed if not _is_unfinished(node)}
+            self._nodes = {node.metadata.uid: is_ready(node.status) for node in listed if not _is_unfinished(node)}
         present = {node.metadata.uid for node in listed}
         self._nodes = {uid: ready for uid, ready in self._nodes.items() if uid in present}
         for node in listed:
@@ -170,7 +170,7 @@ class Tracker:
 
     def _see_node(self, node: Node, *, gone: bool) -> None:
         known = self._nodes = {} if self._nodes is None else self._nodes
-        uid, ready = node.metadata.uid, is_ready(node)
+        uid, ready = node.metadata.uid, is_ready(node.status)
         if gone:
             for nodes in (known, self._joined, self._ready):
                 nodes.pop(uid, None)
@@ -446,7 +446,7 @@ def is_unschedulable(pod: Pod) -> bool:
         return False
     if pod.status.phase in TERMINAL_PHASES:
         return False
-    if goes_with_node(pod):
+    if goes_with_node(pod.metadata):
         return False
     return any(
         condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable"

@@ -200,7 +200,7 @@ def _state(node: Node, claim: NodeClaim | None, going: frozenset[str]) -> tuple[
     if node.metadata.name in going:
         reason = (claim.failure or str(claim.state)) if claim is not None else "is being deleted"
         return NodePictureState.LEAVING, reason
-    if not is_ready(node):
+    if not is_ready(node.status):
         # Files often hold nodes without conditions: what says nothing is not said to be broken.
         return (
             (NodePictureState.NOT_READY, "kubelet is not ready")

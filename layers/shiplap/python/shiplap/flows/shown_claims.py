@@ -159,7 +159,7 @@ def _release(node: Node, settings: ClusterSettings, context: FlowContext) -> Non
 
     metadata = node.metadata
     claim: NodeClaim | None = context.state.claim(settings.name, metadata.labels.get(labels.NODE_CLAIM, ""))
-    if claim.state in FINAL if claim is not None else not is_ready(node):
+    if claim.state in FINAL if claim is not None else not is_ready(node.status):
         others = [name for name in metadata.finalizers if name != FINALIZER]
         context.cluster.set_finalizers("Node", metadata.name, others, resource_version=metadata.resource_version)
 

@@ -301,14 +301,14 @@ class Node(ApiObject, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-def goes_with_node(pod: Pod) -> bool:
-    """True if a pod belongs to its node: of a DaemonSet, or static."""
-    return any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
+def goes_with_node(metadata: ObjectMeta) -> bool:
+    """True if the pod with this metadata belongs to its node: it is of a DaemonSet, or static."""
+    return any(owner.kind in ("DaemonSet", "Node") for owner in metadata.owner_references)
 
 
-def is_ready(item: Node | Pod) -> bool:
+def is_ready(status: NodeStatus | PodStatus) -> bool:
     """True if the condition Ready of a node or a pod is True."""
-    return any(condition.type == "Ready" and condition.status == "True" for condition in item.status.conditions)
+    return any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions)
 
 
 class PodTemplateSpec(ApiObject, frozen=True):

@@ -58,7 +58,7 @@ class PodDisruptionBudget(ApiObject, frozen=True):
 
 def is_unhealthy(pod: Pod) -> bool:
     """True if a pod reports that it is not ready. A pod from a manifest reports nothing."""
-    return _reports_readiness(pod) and not is_ready(pod)
+    return _reports_readiness(pod) and not is_ready(pod.status)
 
 
 def goes_without_budget(pod: Pod) -> bool:

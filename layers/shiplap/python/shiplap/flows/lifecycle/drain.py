@@ -229,7 +229,7 @@ def drain(
         ClusterError, StoreError, AwsError: every step may be repeated.
     """
     now = context.clock.now()
-    if node is None or (not is_ready(node) and has_vanished(claim, context)):
+    if node is None or (not is_ready(node.status) and has_vanished(claim, context)):
         return give_up(claim, claim.failure, context)
     if why := drains.stays_after_all(claim, node):
         _return_to_service(claim, node, why, context)
@@ -258,7 +258,7 @@ def drain(
 
 def _holds_volumes(node: Node, staying: Sequence[Pod], claim: NodeClaim, drains: Drains, context: FlowContext) -> bool:
     """True if volumes of pods that have left are still attached; a kubelet that is silent detaches none."""
-    if not is_ready(node):
+    if not is_ready(node.status):
         return False
     left = drains.attached_to(node, staying)
     if left:

@@ -252,7 +252,7 @@ def delete_orphaned_node(cluster: str, claim: NodeClaim, inventory: Inventory, c
     if claim.state not in FINAL or not claim.instance_id:
         return False
     for node in inventory.nodes:
-        if is_ready(node) or instance_of(node.spec.provider_id) != claim.instance_id:
+        if is_ready(node.status) or instance_of(node.spec.provider_id) != claim.instance_id:
             continue
         if context.compute.instance(cluster, claim.instance_id) is not None:
             continue

@@ -296,7 +296,7 @@ class _Visits:
                 self.initialized.append(claim.name)
                 self.disruption_is_due |= claim.is_replacement
                 self._steering.bind(complete, lambda: self._node_by_name(complete))
-        elif not is_ready(node) and has_vanished(claim, self._context):
+        elif not is_ready(node.status) and has_vanished(claim, self._context):
             self._ended(write_off(claim, self._context))
 
     def _has_ended(self, claim: NodeClaim) -> bool:

@@ -213,7 +213,7 @@ def seconds_since(began_at: float, now: float) -> float:
 
 def not_initialized(claim: NodeClaim, node: Node) -> str:
     """Return what the node still lacks, in upstream's order and words; empty when it is complete."""
-    if not is_ready(node):
+    if not is_ready(node.status):
         return "NodeNotReady"
     startup = {(taint.key, taint.effect) for taint in claim.plan.startup_taints}
     if any((taint.key, taint.effect) in startup for taint in node.spec.taints):

@@ -293,7 +293,7 @@ def _is_in_service(item: RawObject, nodes: Iterable[Node]) -> bool:
     return any(
         not node.metadata.deletion_timestamp
         and any(owner.uid == uid for owner in node.metadata.owner_references)
-        and is_ready(node)
+        and is_ready(node.status)
         for node in nodes
     )
 
