@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -51,18 +49,13 @@ from tests.builders.nodes import node_object
 from tests.integration.contracts.in_process_aws import REGION
 from tests.integration.live_install import LiveInstall
 from tests.integration.live_pods import pod
+from tests.policy_parts import policy_parts
 
 POLICIES = tuple(entry.name for entry in REGISTERED)
 TYPES = ("m5.large", "c5.xlarge", "r5.large")
 
 
 ENDS = (ClaimState.LAUNCHED, ClaimState.INITIALIZED, ClaimState.DRAINING)
-
-
-def drawn_parts(on: Sequence[str]) -> list[Any]:
-    """The modules of features, each of which can be deleted with its feature."""
-    found = (f"tests.integration.{name}_drawn" for name in on)
-    return [import_module(name) for name in found if find_spec(name) is not None]
 
 
 class Stopped(Exception):
@@ -92,7 +85,7 @@ class DrawnInstall:
         if "ceilings" in on:
             found["account_ceilings"] = (Ceiling(monthly=9_000.0, mode=CeilingMode.STOP),)
         taken = {name: value for name, value in found.items() if name in (*on, "account_ceilings")}
-        parts = [part.settings(self.at) for part in drawn_parts(on)]
+        parts = [part.settings(self.at) for part in policy_parts("integration", "drawn", on)]
         return taken | {"policies": chosen(*parts)}
 
     def write_manifests(self, *, in_cluster: bool) -> None:
@@ -164,7 +157,7 @@ class DrawnInstall:
 
     def stores(self) -> None:
         """What policies remember."""
-        for part in drawn_parts(self.live.settings.policies_on):
+        for part in policy_parts("integration", "drawn", self.live.settings.policies_on):
             part.remember(self.live.settings, self.at, self.draw)
 
     # As functions see it
