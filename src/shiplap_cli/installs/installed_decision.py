@@ -26,6 +26,7 @@ from shiplap.flows.planning.decision_inputs import (
 from shiplap.flows.planning.decision_snapshots import (
     PricedSnapshot,
     ServiceInputs,
+    barred_launches,
     disruption_of_install,
     sold_snapshot,
     with_policies,
@@ -33,9 +34,9 @@ from shiplap.flows.planning.decision_snapshots import (
 from shiplap.flows.planning.futile_launches import HeldBackPods, held_back_pods, refused
 from shiplap.flows.planning.moves_under_way import plan_without_moves_under_way
 from shiplap.flows.policies.active import NO_POLICIES, ActivePolicies
-from shiplap.instances.readiness.joins import BlockedLaunches, blocked_launches
+from shiplap.instances.readiness.joins import BlockedLaunches
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.scheduling_plan import Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
@@ -119,8 +120,7 @@ def installed_decision(
         manifest_state: what was found out about live manifests.
     """
     state, at = installed.state or DecisionState(0, tuple(claims)), installed.at
-    joining = ((item.known_instance.ami, item.known_instance.type) for item in state.claims if _has_not_joined(item))
-    barred = blocked_launches(installed.joins, joining, at)
+    barred = barred_launches(installed.joins, state.claims, at)
     if barred != BlockedLaunches():
         names = sorted(barred.amis | {f"{kind} of {ami}" for ami, kind in barred.types})
         installed.notes.append(f"nothing is launched of {', '.join(names)}: its nodes do not join")
@@ -135,10 +135,6 @@ def installed_decision(
     snapshot = sold_snapshot(settings, inputs, supply, installed.capacity, NoMetrics())
     snapshot = with_policies(snapshot, inputs, supply, policies)
     return InstalledDecision(installed, settings, inputs, supply, policies, snapshot, manifest_state)
-
-
-def _has_not_joined(claim: NodeClaim) -> bool:
-    return claim.state is ClaimState.LAUNCHED
 
 
 def _ports(install: DeployedInstall, settings: ClusterSettings, at: float, notes: list[str]) -> FlowContext:

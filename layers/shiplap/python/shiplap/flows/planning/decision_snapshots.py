@@ -27,7 +27,13 @@ from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import InstanceType, pilot_key
 from shiplap.instances.offerings.offerings import with_all_zones, without_zones
 from shiplap.instances.offerings.remedies import with_remedy
-from shiplap.instances.readiness.joins import BlockedLaunches, blocked_launches, node_class_scope, without_blocked
+from shiplap.instances.readiness.joins import (
+    BlockedLaunches,
+    JoinHistory,
+    blocked_launches,
+    node_class_scope,
+    without_blocked,
+)
 from shiplap.instances.resolve import remembered_types
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.timestamps import rfc3339
@@ -232,18 +238,21 @@ def _ends_at_once(cluster: str, node_class: EC2NodeClass, resting: Iterable[Unav
     )
 
 
+def barred_launches(joins: JoinHistory, claims: Iterable[NodeClaim], at: float) -> BlockedLaunches:
+    """Return the AMIs, and types on AMIs, of which nothing is launched because nodes do not join."""
+    joining = (
+        (claim.known_instance.ami, claim.known_instance.type) for claim in claims if claim.state is ClaimState.LAUNCHED
+    )
+    return blocked_launches(joins, joining, at)
+
+
 def _catalogs(
     settings: ClusterSettings, supply: LaunchSupply, inputs: DecisionInputs, capacity: KnownCapacity, meter: Meter
 ) -> tuple[NodeClassCatalog, ...]:
     learned = capacity.learned(supply.amis)
     unavailable = unavailable_offerings(inputs.state.unavailable, supply.catalog)
     market = OfferingMarket(inputs.state)
-    joining = (
-        (claim.known_instance.ami, claim.known_instance.type)
-        for claim in inputs.state.claims
-        if claim.state is ClaimState.LAUNCHED
-    )
-    barred = blocked_launches(supply.joins, joining, inputs.at)
+    barred = barred_launches(supply.joins, inputs.state.claims, inputs.at)
     if barred != BlockedLaunches():
         meter.count("TypesBarred", len(barred.amis) + len(barred.types))
         _LOG.warning("not launched, nodes do not join: %s", barred, extra={"cluster": settings.name})
