@@ -18,7 +18,7 @@ import msgspec
 
 from benchmarks.planning.decoding import PodList, constraints
 from benchmarks.shared.karpenter_workload import CPUS_M, MEMORY_MI, DrawnPod, verified
-from benchmarks.shared.packing_cases import real_types
+from benchmarks.shared.packing_cases import estimated_types, real_types
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Pod
 from shiplap.manifests.custom_resources import Manifests, NodePool
@@ -93,13 +93,22 @@ class Batch:
 @lru_cache(maxsize=1)
 def catalogues() -> dict[str, tuple[InstanceType, ...]]:
     """Instance types by name of the catalogue. Verified: neither side keeps a reserve for wrong estimates."""
-    replace = msgspec.structs.replace
-    bought = {
+    return {"fake": incrementing_types(400), "ec2": _bought(real_types())}
+
+
+@lru_cache(maxsize=1)
+def estimated_catalogues() -> dict[str, tuple[InstanceType, ...]]:
+    """The same catalogues at prices that do not depend on a file of prices."""
+    return {**catalogues(), "ec2": _bought(estimated_types())}
+
+
+def _bought(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
+    offerings = {
         item.name: tuple(offering for offering in item.offerings if offering.capacity_type == "on-demand")
-        for item in real_types()
+        for item in types
     }
-    ec2 = tuple(replace(item, offerings=bought[item.name], verified=True, careful={}) for item in real_types())
-    return {"fake": incrementing_types(400), "ec2": ec2}
+    replace = msgspec.structs.replace
+    return tuple(replace(item, offerings=offerings[item.name], verified=True, careful={}) for item in types)
 
 
 def drawn(number: int, seed: int, least_pods: int = 0) -> list[Batch]:

@@ -25,10 +25,10 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.karpenter.random_batches import HOST, Batch, Json, drawn
+from benchmarks.karpenter.random_batches import HOST, NODE_CLASS, Batch, Json, drawn, estimated_catalogues
 from shiplap.kubernetes.quantity import CPU
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.packing import strategies
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.packing.strategies import Strategy
@@ -66,7 +66,13 @@ def snapshot_at(seed: int, place: int) -> tuple[str, Snapshot] | None:
         return None
     if place % 2 == 0:
         batch = _scarce(batch, random.Random(f"{seed}-{place}"))
-    return batch.name, batch.snapshot(IMPROVE_S)
+    return batch.name, _snapshot(batch, IMPROVE_S)
+
+
+def _snapshot(batch: Batch, improve_s: float) -> Snapshot:
+    """Return the planner's input at prices that are the same on every machine."""
+    types = estimated_catalogues()[batch.catalogue]
+    return replace(batch.snapshot(improve_s), catalogs=(NodeClassCatalog(NODE_CLASS["name"], types),))
 
 
 def _weighted(batch: Batch) -> Batch:
@@ -86,7 +92,7 @@ def _scarce(batch: Batch, source: random.Random) -> Batch:
             kinds[app] = {"priority": source.choice((0, 0, 100, 1000)), **_preference(pod, app, source)}
         pods.append({**pod, "spec": {**pod["spec"], **kinds[app]}})
     open_ended = Batch(f"{batch.name}, scarce", batch.catalogue, batch.node_pools, pods, batch.daemon_sets)
-    first = plan(open_ended.snapshot(0.0))
+    first = plan(_snapshot(open_ended, 0.0))
     cpus = {item.name: item.capacity[CPU] for item in batch.types}
     part, by_nodes = source.uniform(0.3, 0.95), source.random() < 0.3
     pools = []

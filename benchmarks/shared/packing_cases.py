@@ -110,10 +110,7 @@ def coarse(number: int, seed: int = 11) -> list[DrawnPod]:
 @lru_cache(maxsize=1)
 def real_types() -> tuple[InstanceType, ...]:
     """EC2's types in us-east-1 at on-demand prices where they are known, else at estimated ones."""
-    node_class = msgspec.convert({"metadata": {"name": "default"}, "spec": {"amiFamily": "AL2023"}}, EC2NodeClass)
-    catalog = embedded.load("us-east-1")
-    types = instance_types(catalog, node_class, CapacitySetting(), resolved=None, learned=(), unavailable=())
-    known = known_prices()
+    types, known = estimated_types(), known_prices()
     if not known:
         return types
     replace = msgspec.structs.replace
@@ -129,6 +126,14 @@ def real_types() -> tuple[InstanceType, ...]:
         for item in types
         if item.name in known
     )
+
+
+@lru_cache(maxsize=1)
+def estimated_types() -> tuple[InstanceType, ...]:
+    """EC2's types in us-east-1 at estimated prices, the same on every machine."""
+    node_class = msgspec.convert({"metadata": {"name": "default"}, "spec": {"amiFamily": "AL2023"}}, EC2NodeClass)
+    catalog = embedded.load("us-east-1")
+    return instance_types(catalog, node_class, CapacitySetting(), resolved=None, learned=(), unavailable=())
 
 
 @lru_cache(maxsize=1)
