@@ -19,7 +19,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt import disruption_round
 from shiplap.flows.lifecycle import drain, lifecycle, registration
 from shiplap.flows.planning import decision_inputs
-from shiplap.flows.policies import ceiling_inputs, ledger_posting
+from shiplap.flows.policies import ceilings_inputs, ledger_posting
 from shiplap.flows.schedule import launch, resume, schedule
 from shiplap.flows.sweep import sweep
 from shiplap.instances.capacity.learned_capacity import with_observation
@@ -261,7 +261,7 @@ def _passes_ceilings() -> list[Patch]:
 
 def _reserves_nothing() -> list[Patch]:
     """Running nodes reserve nothing for the rest of the month."""
-    return [(ceiling_inputs, "cluster_spending", lambda *given: replace(cluster_spending(*given), reserved={}))]
+    return [(ceilings_inputs, "cluster_spending", lambda *given: replace(cluster_spending(*given), reserved={}))]
 
 
 def _loses_the_ledger() -> list[Patch]:
@@ -289,7 +289,7 @@ def _spends_alone() -> list[Patch]:
     def act(ceilings: Any, of_account: Any, cluster: str, spending: Any, *_: Any) -> SpendingView:
         return spending_view(ceilings, of_account, cluster, spending, CountedSpending(), AccountSpending())
 
-    return [(ceiling_inputs, "spending_view", act), (AccountSpending, "allows", lambda *_: True)]
+    return [(ceilings_inputs, "spending_view", act), (AccountSpending, "allows", lambda *_: True)]
 
 
 def _tells_of_no_instance() -> list[Patch]:

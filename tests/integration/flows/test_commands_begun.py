@@ -14,7 +14,7 @@ from shiplap.disruption.progress import READY_S, CommandState, DisruptionCommand
 from shiplap.errors import ClusterUnreachable, ConditionFailed, ShiplapError, StoreError
 from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
 from shiplap.flows.planning.futile_launches import IN_VAIN_S
-from shiplap.flows.policies.ceiling_policy import CeilingPolicy
+from shiplap.flows.policies.ceilings_policy import CeilingPolicy
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH_VERSION

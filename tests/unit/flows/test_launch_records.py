@@ -19,7 +19,7 @@ from shiplap.flows.planning.planned_launches import (
     spec_hashes,
     with_token,
 )
-from shiplap.flows.policies.ceiling_inputs import with_most_prices
+from shiplap.flows.policies.ceilings_inputs import with_most_prices
 from shiplap.instances.capacity.described_capacity import ENCLAVES
 from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.kubernetes import labels

@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
-from shiplap.flows.policies.ceiling_inputs import ceilings_in_use, read_spending
+from shiplap.flows.policies.ceilings_inputs import ceilings_in_use, read_spending
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.ceilings.ceiling_use import ClusterSpending

@@ -15,7 +15,7 @@ import msgspec
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap.flows.policies.ceiling_inputs import ceilings_in_use
+from shiplap.flows.policies.ceilings_inputs import ceilings_in_use
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.policies.ceilings.ceiling_use import ClusterSpending, cluster_spending
 from shiplap.policies.ceilings.ceilings import CeilingUse, dollars

@@ -48,7 +48,7 @@ POLICIES: tuple[PolicyEntry, ...] = (
         "sleep.sleep_input:SleepInput",
         settings="sleep.sleep_settings:SleepSettings",
     ),
-    PolicyEntry("ceilings", "ceiling_policy:CeilingPolicy", "ceilings.ceiling_input:CeilingInput"),
+    PolicyEntry("ceilings", "ceilings_policy:CeilingPolicy", "ceilings.ceiling_input:CeilingInput"),
     PolicyEntry(
         "spot_risk",
         "spot_risk_policy:SpotRiskPolicy",

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from shiplap.flows.context import FlowContext, TypesFor
-from shiplap.flows.policies.ceiling_inputs import ceilings_in_use
+from shiplap.flows.policies.ceilings_inputs import ceilings_in_use
 from shiplap.flows.policies.policy import SweptFacts
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.offerings.instance_rates import Rate, micros_of, rate_of

@@ -6,7 +6,6 @@ claims that passed hold their pods meanwhile.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
@@ -24,17 +23,10 @@ from shiplap.policies.ceilings.ceilings import (
     short_ceilings,
 )
 from shiplap.policies.ceilings.launch_costs import LaunchCosts
-from shiplap.scheduling.model.scheduling_plan import (
-    BufferState,
-    LaunchChoice,
-    Placement,
-    Plan,
-    PlannedClaim,
-    StaticPool,
-    Unschedulable,
-)
+from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.held_claims import holding, still_held, together
+from shiplap.scheduling.packing.unlaunched_claims import with_claims, without_claims
 from shiplap.scheduling.supply.templates import usable_pools
 
 _MOST_PLANS = 8
@@ -147,7 +139,7 @@ def _bounded(plan: Plan, view: SpendingView, launches: LaunchCosts) -> _Bounded:
     short = short_ceilings(view, wanted)
     bound = [claim.name for claim in kept if any(ceiling.bounds(claim.node_pool) for ceiling in short)]
     lists = {name: passed[name] for name in bound}
-    return _Bounded(_with_claims(plan, kept), lists, verdicts.at_least, verdicts.refused)
+    return _Bounded(with_claims(plan, kept), lists, verdicts.at_least, verdicts.refused)
 
 
 class _SmallerNodes:
@@ -276,15 +268,14 @@ def _told(
     reasons = best.reasons
     if best is not first:
         reasons = {**reasons, **admit(best.after, launches.wanted(left_out)).refused}
+    still = tuple(by_pod.get(entry.pod.key, entry) for entry in decided.unschedulable)
+    waits = without_claims(replace(decided, unschedulable=still), left_out, reasons)
     served = best.served
-    wait = [Unschedulable(pod, reasons[claim.name]) for claim in left_out for pod in claim.pods]
-    still = (by_pod.get(entry.pod.key, entry) for entry in decided.unschedulable)
-    left = [entry for entry in (*still, *wait) if entry.pod.key not in served]
     return replace(
         best.plan,
-        unschedulable=tuple(sorted(left, key=lambda entry: entry.pod)),
-        static_pools=tuple(_lacking(pool, left_out, reasons) for pool in decided.static_pools),
-        buffers=_without(decided.buffers, left_out, reasons),
+        unschedulable=tuple(entry for entry in waits.unschedulable if entry.pod.key not in served),
+        static_pools=waits.static_pools,
+        buffers=waits.buffers,
         stats=decided.stats,
         unsettled=decided.unsettled or best.plan.unsettled,
     )
@@ -293,15 +284,10 @@ def _told(
 def _shortened(admitted: Plan, lists: Mapping[str, Collection[str]], launches: LaunchCosts) -> Plan:
     """The plan with the types of each claim for which ceilings have room."""
     claims = admitted.node_claims
-    return _with_claims(
+    return with_claims(
         admitted,
         [_reduced(claim, lists[claim.name], launches) if claim.name in lists else claim for claim in claims],
     )
-
-
-def _with_claims(plan: Plan, claims: Sequence[PlannedClaim]) -> Plan:
-    hourly = round(sum((claim.launch.price for claim in claims), 0.0), 6)
-    return replace(plan, node_claims=tuple(claims), hourly=hourly)
 
 
 def _reduced(claim: PlannedClaim, fitting: Collection[str], launches: LaunchCosts) -> PlannedClaim:
@@ -324,37 +310,3 @@ def _reduced(claim: PlannedClaim, fitting: Collection[str], launches: LaunchCost
 def _leaves_out(claim: PlannedClaim, fitting: Collection[str], launches: LaunchCosts) -> bool:
     """True if ceilings have no room for a type on the claim's list that may be launched as planned."""
     return any(name not in fitting and launches.offerings(claim, name) for name in claim.instance_types)
-
-
-def _lacking(pool: StaticPool, left_out: Sequence[PlannedClaim], refused: Mapping[str, str]) -> StaticPool:
-    mine = [claim for claim in left_out if claim.node_pool == pool.node_pool]
-    if not mine:
-        return pool
-    return replace(pool, missing=pool.missing + len(mine), reason=pool.reason or refused[mine[0].name])
-
-
-def _without(
-    buffers: Collection[BufferState], left_out: Sequence[PlannedClaim], refused: Mapping[str, str]
-) -> tuple[BufferState, ...]:
-    """Buffers less the virtual pods of these claims; a virtual pod is named after its buffer."""
-    lost: Counter[tuple[str, str]] = Counter()
-    reasons: dict[tuple[str, str], str] = {}
-    for claim in left_out:
-        for pod in claim.virtual_pods:
-            buffer = next((item for item in buffers if _is_of(pod, item)), None)
-            if buffer is not None:
-                lost[buffer.namespace, buffer.name] += 1
-                reasons.setdefault((buffer.namespace, buffer.name), refused[claim.name])
-    return tuple(
-        replace(
-            buffer,
-            new=buffer.new - lost[buffer.namespace, buffer.name],
-            missing=buffer.missing + lost[buffer.namespace, buffer.name],
-            reason=buffer.reason or reasons.get((buffer.namespace, buffer.name), ""),
-        )
-        for buffer in buffers
-    )
-
-
-def _is_of(pod: PodReference, buffer: BufferState) -> bool:
-    return pod.namespace == buffer.namespace and pod.name.rpartition("-")[0] == buffer.name

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.flows.policies.ceiling_inputs import ceilings_in_use
+from shiplap.flows.policies.ceilings_inputs import ceilings_in_use
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.shiplap_annotations import MAX_HOURLY_PRICE

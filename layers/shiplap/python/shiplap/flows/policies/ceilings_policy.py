@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shiplap.flows.context import FlowContext
-from shiplap.flows.policies.ceiling_inputs import counted_with, read_spending, view_of_spending, with_most_prices
+from shiplap.flows.policies.ceilings_inputs import counted_with, read_spending, view_of_spending, with_most_prices
 from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy, SweptFacts
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.ceilings.account_counters import CountChange
