@@ -18,7 +18,7 @@ from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.signals import FakeClock
 from tests.e2e.api import RealApi
 from tests.e2e.certificates import service_account_token
-from tests.e2e.control_plane import READER, SHIPLAP, ControlPlane
+from tests.e2e.control_plane import READER, SHIPLAP, ControlPlane, wait_until
 from tests.integration.contracts.cluster_objects import node, pod, shiplap_rules
 
 READERS = "readers"
@@ -70,9 +70,7 @@ def door(server: ApiServer | RealApi, request: pytest.FixtureRequest) -> Iterato
     expired = service_account_token(plane.service_account_key.read_bytes(), "default", "default", time.time() - 60)
     authority = str(plane.folder / "ca.crt")
     found = Door(plane.endpoint, authority, plane.tokens[SHIPLAP], plane.tokens[READER], expired)
-    deadline = time.monotonic() + 10  # a role is known a moment after it was written
-    while time.monotonic() < deadline and not _may_read(found):
-        time.sleep(0.05)
+    wait_until(lambda: _may_read(found), "the role of readers is known", timeout_s=10.0, poll_s=0.05)
     yield found
 
 

@@ -6,9 +6,10 @@ import importlib.util
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Event, current_thread
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +24,7 @@ from shiplap.flows import turns
 from shiplap.flows.disrupt import entry as disrupt_entry
 from shiplap.flows.messages import Sweep, decode
 from shiplap.flows.watch.watch import watch_all
+from shiplap.ports import BusEvent
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
@@ -32,6 +34,8 @@ from tests.integration.flows.shared_install import Clusters, Context, SharedInst
 from tests.integration.flows.stage import Stage
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
+TEST_S = 60.0
+"""How long a thread waits at most for what the test is about to see."""
 SWEEP = '{"kind": "sweep"}'
 
 
@@ -182,14 +186,20 @@ def test_a_minute_with_too_much_disruption_is_divided_among_invocations(
         assert [command.method for command in clusters.first.state.commands(name)] == ["emptiness"]
 
 
-class UntilTold:
-    """A clock that goes until a bus has heard so many events, and then is past every deadline."""
+class UntilTold(FakeBus):
+    """A bus that waits for so many events, and a clock that then is past every deadline."""
 
-    def __init__(self, bus: FakeBus, events: int) -> None:
-        self._bus, self._events = bus, events
+    def __init__(self, events: int) -> None:
+        super().__init__()
+        self._events, self.told = events, Event()
+
+    def publish(self, events: Sequence[BusEvent]) -> None:
+        super().publish(events)
+        if len(self.events) >= self._events:
+            self.told.set()
 
     def now(self) -> float:
-        return time.monotonic() if len(self._bus.events) < self._events else 1e12
+        return 1e12 if self.told.is_set() else time.monotonic()
 
 
 def test_clusters_are_watched_side_by_side_and_one_that_hangs_delays_no_other(
@@ -197,16 +207,15 @@ def test_clusters_are_watched_side_by_side_and_one_that_hangs_delays_no_other(
 ) -> None:
     monkeypatch.setattr("shiplap.flows.watch.watch.ESTABLISHING_S", 0.1)
     clusters = Clusters("a-hangs", "b", "c")
-    bus = FakeBus()
-    clock = UntilTold(bus, 2)
+    bus = UntilTold(2)
     with ExitStack() as running:
         for name in ("b", "c"):
             stage = clusters.stages[name]
             clusters.put(name, client(running.enter_context(KubeHttpServer(stage.server)).endpoint))
             unschedulable(stage)
         clusters.put("a-hangs", client(hanging))
-        contexts = {name: replace(context, clock=clock, bus=bus) for name, context in clusters.contexts.items()}
-        assert watch_all(contexts, deadline=1e11, pause=lambda _: time.sleep(0.01)) == 2
+        contexts = {name: replace(context, clock=bus, bus=bus) for name, context in clusters.contexts.items()}
+        assert watch_all(contexts, deadline=1e11, pause=lambda _: bus.told.wait(TEST_S)) == 2
     assert sorted(event.detail["cluster"] for event in bus.events) == ["b", "c"]
 
 
@@ -214,8 +223,7 @@ def test_a_watch_that_was_given_up_begins_anew_and_the_invocation_fails_in_the_e
     hanging: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clusters = Clusters("a", "b")
-    bus = FakeBus()
-    begun_anew: list[bool] = []
+    bus = UntilTold(1)
 
     class Broken:
         def list_for_watch(self, kind: str) -> Any:
@@ -225,16 +233,14 @@ def test_a_watch_that_was_given_up_begins_anew_and_the_invocation_fails_in_the_e
     with KubeHttpServer(clusters.stages["b"].server) as server:
         clusters.put("b", client(server.endpoint))
         contexts = {
-            name: replace(context, clock=UntilTold(bus, 1), bus=bus, snapshots=None)
-            for name, context in clusters.contexts.items()
+            name: replace(context, clock=bus, bus=bus, snapshots=None) for name, context in clusters.contexts.items()
         }
         contexts["a"] = replace(contexts["a"], cluster=Broken())  # type: ignore[arg-type]
 
         def pause(_: float) -> None:
-            if clusters.stages["a"].meter.counts.get("WatchesGivenUp") == 2 and not begun_anew:
-                begun_anew.append(True)
+            if current_thread().name == "watch-a" and clusters.stages["a"].meter.counts["WatchesGivenUp"] == 2:
                 unschedulable(clusters.stages["b"])
-            time.sleep(0.01)
+                bus.told.wait(TEST_S)
 
         with pytest.raises(ClustersNotServed, match="not served: a;"):
             watch_all(contexts, deadline=1e11, pause=pause)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from queue import Empty, Queue
 from threading import Event
 from threading import enumerate as enumerate_threads
 
@@ -29,12 +27,13 @@ from shiplap.cluster.watcher import (
 )
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ResourceVersionGone, TooManyRequests
 from shiplap.kubernetes.objects import CustomObject, Node, Pod
-from shiplap.ports import Clock, ClusterApi, WatchEvent
+from shiplap.ports import ClusterApi, WatchEvent
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock
 from tests.builders.nodes import node_object
 from tests.builders.pods import UNSCHEDULABLE
+from tests.stepped_time import SteppedTime
 
 
 def pod(name: str = "p", *, conditions: tuple[dict, ...] = (UNSCHEDULABLE,), **status: object) -> dict:
@@ -223,15 +222,11 @@ class TestTracking:
         assert see() == (["new"], ["n1", "n2"], ["n1"])
 
 
-class Ticking:
-    """A clock that moves a little whenever it is read, so that an iteration without events ends."""
-
-    def __init__(self, step_s: float) -> None:
-        self._now, self._step_s = 1000.0, step_s
-
-    def now(self) -> float:
-        self._now += self._step_s
-        return self._now
+@pytest.fixture(name="time")
+def _time(monkeypatch: pytest.MonkeyPatch) -> Iterator[SteppedTime]:
+    with SteppedTime(1000.0) as time:
+        monkeypatch.setattr("shiplap.cluster.watcher.Queue", time.queue)
+        yield time
 
 
 class TestBatches:
@@ -239,18 +234,12 @@ class TestBatches:
     def server(self) -> ApiServer:
         return ApiServer(FakeClock())
 
-    def iterate(
-        self, api: ClusterApi, clock: Clock, pause: Callable[[float], None] = lambda _: None, gather_s: float = 0.0
-    ) -> Iterator[ChangeBatch]:
-        return change_batches(api, clock=clock, deadline_at=1100.0, pause=pause, gather_s=gather_s)
+    def iterate(self, api: ClusterApi, time: SteppedTime, gather_s: float = 0.0) -> Iterator[ChangeBatch]:
+        return change_batches(api, clock=time, deadline_at=1100.0, pause=time.pause, gather_s=gather_s)
 
-    def pausing(self) -> Callable[[float], None]:
-        """The fake's watches end at once; a real pause keeps the reading threads from spinning."""
-        return lambda _: time.sleep(0.001)
-
-    def test_changes_arrive_while_it_is_iterated(self, server: ApiServer) -> None:
+    def test_changes_arrive_while_it_is_iterated(self, server: ApiServer, time: SteppedTime) -> None:
         server.create("pods", pod("first"))
-        running = self.iterate(FakeCluster(server), FakeClock(1000.0), self.pausing())
+        running = self.iterate(FakeCluster(server), time)
         assert shown(next(running)) == (["first"], [], [])
         server.create("pods", pod("second"))
         assert shown(next(running)) == (["second"], [], [])
@@ -261,40 +250,29 @@ class TestBatches:
         assert all(thread.daemon for thread in reading), "a process ends although a watch hangs"
         running.close()
 
-    def test_changes_wait_for_others_for_the_blink_of_an_eye(
-        self, server: ApiServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_changes_wait_for_others_for_the_blink_of_an_eye(self, server: ApiServer, time: SteppedTime) -> None:
         """And for long while nothing happens at all."""
-        waits: list[float] = []
-
-        class Noting(Queue):
-            def get(self, block: bool = True, timeout: float | None = None) -> object:
-                waits.append(timeout or 0.0)
-                if len(waits) == 1:
-                    raise Empty
-                return super().get(block, 0.02)
-
-        monkeypatch.setattr("shiplap.cluster.watcher.Queue", Noting)
+        running = self.iterate(FakeCluster(server), time, gather_s=GATHER_S)
         server.create("pods", pod("p"))
-        running = self.iterate(FakeCluster(server), Ticking(0.005), self.pausing(), gather_s=GATHER_S)
         assert shown(next(running)) == (["p"], [], [])
         running.close()
-        assert waits[0] == LOOK_S
-        assert 0.0 < waits[-1] <= GATHER_S < 0.1
+        assert time.waits[0] == LOOK_S
+        assert 0.0 < time.waits[-1] <= GATHER_S < 0.1
 
-    def test_it_ends_at_the_deadline_with_what_was_gathered(self, server: ApiServer) -> None:
+    def test_it_ends_at_the_deadline_with_what_was_gathered(self, server: ApiServer, time: SteppedTime) -> None:
         server.create("pods", pod("p"))
-        found = list(self.iterate(FakeCluster(server), Ticking(0.1), self.pausing(), gather_s=1e6))
+        found = list(self.iterate(FakeCluster(server), time, gather_s=1e6))
         assert [shown(batch) for batch in found] == [(["p"], [], [])]
+        assert time.now() == 1100.0
 
-    def test_lost_connections_throttling_and_denials_are_borne(self, server: ApiServer) -> None:
+    def test_lost_connections_throttling_and_denials_are_borne(self, server: ApiServer, time: SteppedTime) -> None:
         faults = Faults()
         faults.on("before", "cluster.watch", ClusterDenied("an API server that has just started"), nth=3)
         faults.on("before", "cluster.list_for_watch", ClusterUnreachable("down"))
         faults.on("before", "cluster.watch", TooManyRequests("slow down"))
         faults.on("before", "cluster.watch", ResourceVersionGone("compacted"), nth=2)
         server.create("pods", pod("p"))
-        running = self.iterate(FakeCluster(server, faults=faults), FakeClock(1000.0), self.pausing())
+        running = self.iterate(FakeCluster(server, faults=faults), time)
         assert shown(next(running)) == (["p"], [], [])
         running.close()
 
@@ -308,19 +286,22 @@ class TestBatches:
                 raise error
 
         pauses: list[float] = []
+        api, clock = Away(ApiServer(FakeClock())), FakeClock(1000.0)
         with pytest.raises(type(error)):
-            list(self.iterate(Away(ApiServer(FakeClock())), FakeClock(1000.0), pauses.append))
+            list(change_batches(api, clock=clock, deadline_at=1100.0, pause=pauses.append))
         assert sum(pauses) < 2 * 600.0, "nodes and pods: a control plane is replaced in minutes"
         assert sorted(set(pauses)) == [pause for pause in (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0) if pause <= longest_s]
 
     @pytest.mark.parametrize("error", [ClusterError("gone", status=405), RuntimeError("a defect")])
-    def test_a_refusal_and_a_defect_end_it_at_once(self, server: ApiServer, error: Exception) -> None:
+    def test_a_refusal_and_a_defect_end_it_at_once(
+        self, server: ApiServer, time: SteppedTime, error: Exception
+    ) -> None:
         class Refusing(FakeCluster):
             def list_for_watch(self, kind: str) -> tuple:
                 raise error
 
         with pytest.raises(type(error)):
-            list(self.iterate(Refusing(server), FakeClock(1000.0), self.pausing()))
+            list(self.iterate(Refusing(server), time))
 
 
 def edited(name: str, *, generation: int = 1, version: str = "1", **metadata: object) -> WatchEvent:
@@ -423,27 +404,21 @@ class TestManifests:
         tracker.see(ListedObjects("nodepools", (edited("a", generation=5).object, edited("b").object)))
         assert self.names(tracker) == ["a"]
 
-    def test_edits_are_told_at_most_once_a_second(self) -> None:
+    def test_edits_are_told_at_most_once_a_second(self, time: SteppedTime) -> None:
         server = ApiServer(FakeClock())
         server.create("nodepools", {"metadata": {"name": "a"}, "spec": {"weight": 0}})
-        clock = Ticking(0.01)
         writes = iter(range(1, 200))
 
-        def pause(_: float) -> None:
-            time.sleep(0.001)
+        def pause(seconds: float) -> None:
             server.patch("nodepools", "a", {"spec": {"weight": next(writes, 999)}})
+            time.pause(seconds)
 
-        told = [
-            clock.now()
-            for batch in change_batches(
-                FakeCluster(server), clock=clock, deadline_at=clock.now() + 10, pause=pause, manifests=True
-            )
-            if batch.manifests
-        ]
-        assert len(told) >= 3
+        batches = change_batches(FakeCluster(server), clock=time, deadline_at=1010.0, pause=pause, manifests=True)
+        told = [time.now() for batch in batches if batch.manifests]
+        assert len(told) >= 9
         assert all(later - earlier >= 0.9 for earlier, later in pairwise(told[:-1]))  # the last ends the iteration
 
-    def test_manifests_that_cannot_be_watched_stop_no_other_watch(self) -> None:
+    def test_manifests_that_cannot_be_watched_stop_no_other_watch(self, time: SteppedTime) -> None:
         class Without(FakeCluster):
             def list_for_watch(self, kind: str) -> tuple:
                 if kind not in KINDS:
@@ -456,15 +431,10 @@ class TestManifests:
 
         def pause(seconds: float) -> None:
             pauses.append(seconds)
-            time.sleep(0.001)
+            time.pause(seconds)
 
         running = change_batches(
-            Without(server),
-            clock=FakeClock(1000.0),
-            deadline_at=1100.0,
-            pause=pause,
-            gather_s=0.0,
-            manifests=True,
+            Without(server), clock=time, deadline_at=1100.0, pause=pause, gather_s=0.0, manifests=True
         )
         assert shown(next(running)) == (["p"], [], [])
         server.create("pods", pod("second"))
@@ -472,7 +442,7 @@ class TestManifests:
         running.close()
         assert 10.0 < max(pauses) <= 60.0, "a CRD that is missing may come within the minute, and is asked for seldom"
 
-    def test_manifests_are_watched_as_soon_as_they_can_be(self) -> None:
+    def test_manifests_are_watched_as_soon_as_they_can_be(self, time: SteppedTime) -> None:
         """A CRD may be installed later than the watch begins."""
 
         class Late(FakeCluster):
@@ -484,13 +454,13 @@ class TestManifests:
 
         server, denied = ApiServer(FakeClock()), set[str]()
         server.create("nodepools", {"metadata": {"name": "a"}, "spec": {"weight": 0}})
-        clock, pauses = Ticking(0.01), iter(range(1, 10_000))
+        weights = iter(range(1, 10_000))
 
-        def pause(_: float) -> None:
-            time.sleep(0.001)
-            server.patch("nodepools", "a", {"spec": {"weight": next(pauses)}})
+        def pause(seconds: float) -> None:
+            server.patch("nodepools", "a", {"spec": {"weight": next(weights)}})
+            time.pause(seconds)
 
-        batches = change_batches(Late(server), clock=clock, deadline_at=clock.now() + 10, pause=pause, manifests=True)
+        batches = change_batches(Late(server), clock=time, deadline_at=1100.0, pause=pause, manifests=True)
         assert any(batch.manifests for batch in batches)
 
 
@@ -564,18 +534,18 @@ def test_each_change_alone_is_news_at_once(kind: str) -> None:
     assert pace.due_at == pytest.approx(100.02)
 
 
-def test_where_manifests_are_watched_a_node_that_is_being_deleted_is_told_of() -> None:
+def test_where_manifests_are_watched_a_node_that_is_being_deleted_is_told_of(time: SteppedTime) -> None:
     server = ApiServer(FakeClock())
     server.create("nodes", node("n1"))
     server.patch("nodes", "n1", {"metadata": {"finalizers": ["x"]}})
-    clock, api = Ticking(0.01), FakeCluster(server)
+    api = FakeCluster(server)
 
-    def pause(_: float) -> None:
-        time.sleep(0.001)
+    def pause(seconds: float) -> None:
         if any(not item.metadata.deletion_timestamp for item in api.nodes()):
             server.delete("nodes", "n1")
+        time.pause(seconds)
 
-    batches = change_batches(api, clock=clock, deadline_at=clock.now() + 10, pause=pause, manifests=True)
+    batches = change_batches(api, clock=time, deadline_at=1010.0, pause=pause, manifests=True)
     assert ["n1"] in [[item.metadata.name for item in batch.manifests] for batch in batches]
 
 
