@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from shiplap.disruption.disruption_snapshot import DisruptionInput
 from shiplap.policies.registry import parts
-from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 
 
@@ -36,6 +37,14 @@ class PolicyView:
         """Yield what there is to say of a decision. `rehearsed` are the nodes that would leave but for a rehearsal."""
         yield from ()
 
+    def of_plan(self, snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+        """Yield what there is to say of a plan that was made of a snapshot."""
+        yield from ()
+
+    def of_disruption(self, inputs: Iterable[DisruptionInput]) -> Iterator[str]:
+        """Yield what there is to say of the further inputs of a decision on disruption."""
+        yield from ()
+
     def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:
         """Return the same for `shiplap plan -o json`; None for nothing."""
         return None
@@ -57,6 +66,18 @@ def policy_lines(snapshot: Snapshot, rehearsed: Sequence[str]) -> Iterator[str]:
     """Yield the lines that features say of a decision."""
     for _, view in views():
         yield from view.lines(snapshot, rehearsed)
+
+
+def plan_lines(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """Yield the lines that features say of a plan."""
+    for _, view in views():
+        yield from view.of_plan(snapshot, plan)
+
+
+def disruption_lines(inputs: Iterable[DisruptionInput]) -> Iterator[str]:
+    """Yield the lines that features say of the further inputs of a decision on disruption."""
+    for _, view in views():
+        yield from view.of_disruption(inputs)
 
 
 def policy_documents(snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any]:

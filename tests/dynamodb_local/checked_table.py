@@ -14,7 +14,6 @@ from shiplap.disruption.progress import CommandState, DisruptionCommand
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.policies.ceilings.account_counters import CountChange
 from shiplap.policies.ceilings.ledger import SpendingLedger
-from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.ports import (
     Clock,
     DecisionState,
@@ -121,10 +120,6 @@ class CheckedTable(CheckedState):
     def close_claims(self, claims: Sequence[NodeClaim]) -> None:
         with self._effect("state.close_claims"):
             self._table.close_claims(claims)
-
-    def note_commitment_use(self, known: SharedUse, cluster: str, use: ClusterUse, now: float) -> bool:
-        with self._effect("state.note_commitment_use"):
-            return self._table.note_commitment_use(known, cluster, use, now)
 
     def count_spending(self, cluster: str, change: CountChange) -> bool:
         with self._effect("state.count_spending"):

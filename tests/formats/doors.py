@@ -34,8 +34,6 @@ from shiplap.flows.messages import decode
 from shiplap.policies.ceilings.account_counters import CountedSpending, change_to
 from shiplap.policies.ceilings.ledger import MonthOfSpending, SpendingLedger
 from shiplap.policies.ceilings.node_lives import NodeLives
-from shiplap.policies.commitments.account_commitments import InstanceUse
-from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.ports import CLAIM_FORM, OfferingFailure, Refusals, read_claim
 from shiplap.records import disruption_record as records
 from shiplap_cdk.install_document import read, written_install
@@ -165,8 +163,6 @@ def _write_notes(state: DynamoState, joins: DynamoJoins) -> None:
     lives = {"general": NodeLives((0, 2), (1,))}
     assert state.post_ledger("blue", SpendingLedger(1, int(NOW), month, month, (20, 10), lives))
     assert state.count_spending("blue", change_to(CountedSpending(), "2023-11", 40, 5))
-    use = ClusterUse(NOW, (InstanceUse("m5.large", f"{REGION}a", 2),))
-    assert state.note_commitment_use(SharedUse(), "blue", use, NOW)
     joins.joined("blue", "general", "ami-1", "m5.large", [40.0], NOW)
     joins.initialized("blue", "general", [20.0], NOW)
     joins.failed("blue", "ami-1", "c5.large", NOW - 900, NOW)

@@ -30,8 +30,6 @@ from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.nodeclaim import ClaimState, PodReference
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
-from shiplap.policies.commitments.account_commitments import InstanceUse
-from shiplap.policies.commitments.commitment_use import ClusterUse
 from shiplap.policies.policy_settings import chosen
 from shiplap.policies.registry import POLICIES as REGISTERED
 from shiplap.ports import OfferingFailure, Refusals
@@ -148,12 +146,9 @@ class DrawnInstall:
         self.live.state.mark_refused("blue", waiting, refusals)
 
     def other_cluster(self) -> None:
-        """Another cluster of the install, with a node of its own and commitments that it uses."""
+        """Another cluster of the install, with a node of its own."""
         claim = node_claim(cluster="green", name="g", node_pool="default", node_class="default", created_at=1.0)
         self.live.state.commit("green", 0, [claim])
-        use = ClusterUse(self.at - 60, (InstanceUse("m5.large", f"{REGION}b", 2),))
-        known = self.live.state.read("blue", self.at).commitment_use
-        self.live.state.note_commitment_use(known, "green", use, self.at - 60)
 
     def stores(self) -> None:
         """What policies remember."""

@@ -26,7 +26,6 @@ from shiplap.manifests.nodeclaim import (
 )
 from shiplap.policies.ceilings.account_counters import AccountSpending, CountChange, CountedSpending
 from shiplap.policies.ceilings.ledger import SpendingLedger
-from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.ports import (
     ADDRESSES_S,
     COMMIT_GROUP,
@@ -78,7 +77,6 @@ class FakeState:
         self._ledgers: dict[str, bytes] = {}
         self._counted: dict[str, CountedSpending] = {}
         self._spending: dict[str, AccountSpending] = {}
-        self._commitment_use = SharedUse()
         self._closed: dict[tuple[str, str], bool] = {}
 
     def read(self, cluster: str, now: float) -> DecisionState:
@@ -112,7 +110,6 @@ class FakeState:
                 ledger=self._ledger(cluster),
                 counted=self._counted.get(cluster, CountedSpending()),
                 account_spending=self._account_spending,
-                commitment_use=self._commitment_use,
             )
 
     def epoch(self, cluster: str) -> int:
@@ -229,13 +226,6 @@ class FakeState:
         for claim in claims:
             with self._effect("state.close_claims"):
                 self._closed[claim.cluster, claim.name] = True
-
-    def note_commitment_use(self, known: SharedUse, cluster: str, use: ClusterUse, now: float) -> bool:
-        with self._effect("state.note_commitment_use"):
-            if known.version != self._commitment_use.version:
-                return False
-            self._commitment_use = known.with_cluster(cluster, use, now)
-            return True
 
     def count_spending(self, cluster: str, change: CountChange) -> bool:
         with self._effect("state.count_spending"):

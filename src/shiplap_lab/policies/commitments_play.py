@@ -33,9 +33,8 @@ def _counts_plans_alone() -> Patches:
     """A cluster counts on Savings Plans as if it were alone; Reserved Instances it shares."""
     room = commitments_inputs.commitment_room
 
-    def act(settings: Any, known: Any, cluster: str, facts: DecisionFacts) -> CommitmentRoom:
-        alone = replace(facts, state=replace(facts.state, commitment_use=SharedUse()))
-        shared, own = (room(settings, known, cluster, each) for each in (facts, alone))
+    def act(settings: Any, known: Any, noted: SharedUse, cluster: str, facts: DecisionFacts) -> CommitmentRoom:
+        shared, own = (room(settings, known, each, cluster, facts) for each in (noted, SharedUse()))
         return replace(shared, savings_plans=own.savings_plans)
 
     return [(commitments_policy, "commitment_room", act)]

@@ -14,8 +14,7 @@ from botocore.stub import Stubber
 from shiplap.aws import tags
 from shiplap.aws.bucket import CATALOG_PREFIX
 from shiplap.aws.dynamodb import tables
-from shiplap.aws.dynamodb.state_table import DynamoState
-from shiplap.aws.policies.commitments_adapters import BucketCommitments
+from shiplap.aws.policies.commitments_adapters import BucketCommitments, DynamoCommitmentUse
 from shiplap.aws.policies.commitments_source import AwsCommitments
 from shiplap.errors import AwsError, AwsThrottled, StoreError
 from shiplap.policies.commitments.account_commitments import (
@@ -25,33 +24,33 @@ from shiplap.policies.commitments.account_commitments import (
     SavingsPlan,
     UncountedCommitment,
 )
-from shiplap.policies.commitments.commitment_store import CommitmentStore
+from shiplap.policies.commitments.commitment_store import CommitmentStore, CommitmentUseStore
 from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
-from shiplap.ports import StateStore
-from shiplap_lab.fakes.state import FakeState
-from shiplap_lab.policies.commitments_fakes import FakeCommitments
+from shiplap_lab.policies.commitments_fakes import FakeCommitments, FakeCommitmentUse
 from tests.integration.contracts.in_process_aws import (
+    aws_in_process,
     create_table,
     dynamodb_client,
+    make_client,
 )
 
 NOW = 1_800_000_000.0
 END = datetime(2028, 1, 1, tzinfo=UTC)
 REGION = "eu-west-1"
 
-Stores = tuple[StateStore, StateStore]
+Stores = tuple[CommitmentUseStore, CommitmentUseStore]
 
 
 @pytest.fixture(params=["fake", "dynamodb", "dynamodb-local"])
 def stores(request: pytest.FixtureRequest) -> Iterator[Stores]:
     """Two functions on one table."""
     if request.param == "fake":
-        fake = FakeState()
+        fake = FakeCommitmentUse()
         yield fake, fake
         return
     with dynamodb_client(request) as client:
         create_table(client, "state", tables.STATE)
-        yield DynamoState(client, "state", sleep=lambda _: None), DynamoState(client, "state", sleep=lambda _: None)
+        yield DynamoCommitmentUse(client, "state"), DynamoCommitmentUse(client, "state")
 
 
 def use(count: int) -> ClusterUse:
@@ -60,29 +59,39 @@ def use(count: int) -> ClusterUse:
 
 def test_a_note_is_seen_by_all_clusters(stores: Stores) -> None:
     store, rival = stores
-    known = store.read("blue", NOW).commitment_use
+    known = store.read()
     assert known == SharedUse()
-    assert store.note_commitment_use(known, "blue", use(2), NOW)
-    seen = rival.read("green", NOW).commitment_use
+    assert store.note(known, "blue", use(2), NOW)
+    seen = rival.read()
     assert seen == SharedUse(1, {"blue": use(2)})
-    assert rival.note_commitment_use(seen, "green", use(1), NOW)
-    assert store.read("blue", NOW).commitment_use == SharedUse(2, {"blue": use(2), "green": use(1)})
+    assert rival.note(seen, "green", use(1), NOW)
+    assert store.read() == SharedUse(2, {"blue": use(2), "green": use(1)})
 
 
 def test_of_two_that_have_read_the_same_one_is_told_to_read_again(stores: Stores) -> None:
     store, rival = stores
-    known = store.read("blue", NOW).commitment_use
-    assert store.note_commitment_use(known, "blue", use(2), NOW)
-    assert not rival.note_commitment_use(known, "green", use(1), NOW)
-    assert not store.note_commitment_use(known, "blue", use(2), NOW)  # doubled
-    assert store.read("blue", NOW).commitment_use == SharedUse(1, {"blue": use(2)})
+    known = store.read()
+    assert store.note(known, "blue", use(2), NOW)
+    assert not rival.note(known, "green", use(1), NOW)
+    assert not store.note(known, "blue", use(2), NOW)  # doubled
+    assert store.read() == SharedUse(1, {"blue": use(2)})
 
 
 def test_of_many_at_once_one_is_first(stores: Stores) -> None:
-    known = stores[0].read("blue", NOW).commitment_use
+    known = stores[0].read()
     with ThreadPoolExecutor(4) as pool:
-        done = pool.map(lambda n: stores[n % 2].note_commitment_use(known, f"c{n}", use(n + 1), NOW), range(6))
+        done = pool.map(lambda n: stores[n % 2].note(known, f"c{n}", use(n + 1), NOW), range(6))
     assert sorted(done) == [False] * 5 + [True]
+
+
+def test_notes_that_cannot_be_read_are_refused() -> None:
+    with aws_in_process():
+        client = make_client("dynamodb")
+        create_table(client, "state", tables.STATE)
+        key = {"cluster": {"S": "@account"}, "item": {"S": "COMMITMENTS"}}
+        client.put_item(TableName="state", Item={**key, "version": {"N": "1"}, "use": {"B": b"none"}})
+        with pytest.raises(StoreError, match="cannot be read"):
+            DynamoCommitmentUse(client, "state").read()
 
 
 DOCUMENT = AccountCommitments(

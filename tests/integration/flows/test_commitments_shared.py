@@ -25,7 +25,7 @@ from shiplap.policies.commitments.commitment_settings import CommitmentSettings,
 from shiplap.policies.commitments.commitment_use import HELD_S, ClusterUse
 from shiplap.policies.policy_settings import chosen
 from shiplap_lab.fakes.faults import Crash
-from shiplap_lab.policies.commitments_fakes import FakeCommitments
+from shiplap_lab.policies.commitments_fakes import FakeCommitments, FakeCommitmentUse
 from tests.builders.claims import node_claim
 from tests.builders.pools import family_pool
 from tests.integration.flows.disrupted import oversized
@@ -41,6 +41,11 @@ RATE = 69_120
 def account_of(stage: Stage) -> FakeCommitments:
     """Return what the account of a stage has, and what is stored of it."""
     return cast("FakeCommitments", stage.policy_ports["commitments"]["commitments"])
+
+
+def use_of(stage: Stage) -> FakeCommitmentUse:
+    """Return the notes of who uses the commitments of a stage's account."""
+    return cast("FakeCommitmentUse", stage.policy_ports["commitments"]["commitment_use"])
 
 
 def with_reserved(count: int, *, beside: Stage | None = None, others: int = 0) -> Stage:
@@ -86,7 +91,7 @@ def test_a_cluster_launches_what_is_paid_for_and_no_more_of_it() -> None:
     stage.add_pods(4, **POD)
     assert len(stage.schedule().launched) == 4
     assert on_commitments(stage) == 2
-    noted = stage.state.read(stage.name, stage.clock.now()).commitment_use.clusters[stage.name]
+    noted = use_of(stage).read().clusters[stage.name]
     assert sum(item.count for item in noted.instances) == 2
 
 
@@ -143,7 +148,7 @@ def test_of_two_that_plan_on_the_same_dollars_one_plans_again(account: Callable[
     green = account(2, beside=blue)
     blue.add_pods(2, **POD)
     green.add_pods(2, **POD)
-    blue.faults.on("before", "state.note_commitment_use", green.schedule)
+    blue.faults.on("before", "commitment_use.note", green.schedule)
     report = blue.schedule()
     assert len(report.launched) == 2
     assert report.rounds == 2
@@ -153,7 +158,7 @@ def test_of_two_that_plan_on_the_same_dollars_one_plans_again(account: Callable[
 
 @either
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("effect", ["commitments.load", "state.note_commitment_use", "state.commit", "compute.launch"])
+@pytest.mark.parametrize("effect", ["commitments.load", "commitment_use.note", "state.commit", "compute.launch"])
 def test_a_death_at_any_effect_counts_no_dollar_twice_and_loses_none(
     when: str, effect: str, account: Callable[..., Stage]
 ) -> None:
@@ -177,8 +182,7 @@ def test_what_is_not_used_any_more_is_free_for_others_after_a_while() -> None:
     blue = with_reserved(2)
     green = with_reserved(2, beside=blue)
     gone = ClusterUse(blue.clock.now(), (InstanceUse("m6i.large", ZONES[0], 2),))
-    state = blue.state.read(blue.name, blue.clock.now()).commitment_use
-    assert blue.state.note_commitment_use(state, blue.name, gone, blue.clock.now())
+    assert use_of(blue).note(use_of(blue).read(), blue.name, gone, blue.clock.now())
     blue.sweep()
     green.add_pods(1, prefix="early", **POD)
     green.schedule()
@@ -197,10 +201,11 @@ def test_a_node_that_has_joined_without_its_labels_is_counted() -> None:
     assert running_use([node], [claim]) == running_use([], [claim]) == (InstanceUse("m6i.large", ZONES[0], 1),)
 
 
-def test_what_cannot_be_read_keeps_no_pod_waiting() -> None:
+@pytest.mark.parametrize("effect", ["commitments.load", "commitment_use.read"])
+def test_what_cannot_be_read_keeps_no_pod_waiting(effect: str) -> None:
     stage = with_reserved(2)
     stage.add_pods(1, **POD)
-    stage.faults.on("before", "commitments.load", StoreError("not now"))
+    stage.faults.on("before", effect, StoreError("not now"))
     assert len(stage.schedule().launched) == 1
     assert on_commitments(stage) == 0
     assert stage.meter.counts["CommitmentsNotRead"] == 1
@@ -211,9 +216,20 @@ def test_a_sweep_goes_on_when_the_use_cannot_be_noted() -> None:
     stage.add_pods(1, **POD)
     stage.schedule()
     stage.clock.advance(7 * 3600)
-    stage.faults.on("before", "state.note_commitment_use", StoreError("not now"))
+    stage.faults.on("before", "commitment_use.note", StoreError("not now"))
     stage.sweep()
     assert stage.meter.counts["CommitmentsNotNoted"] == 1
+
+
+def test_a_sweep_that_has_not_read_the_use_writes_no_note() -> None:
+    stage = with_reserved(2)
+    stage.add_pods(1, **POD)
+    stage.schedule()
+    noted = use_of(stage).read()
+    stage.clock.advance(7 * 3600)
+    stage.faults.on("before", "commitment_use.read", StoreError("not now"))
+    stage.sweep()
+    assert use_of(stage).read() == noted
 
 
 def test_a_sweep_that_renews_the_note_decides_by_the_renewed_one() -> None:
@@ -267,4 +283,4 @@ def test_a_replacement_notes_what_it_will_use_before_it_is_written() -> None:
     stage.faults.clear()
     stage.disrupt()
     points = list(stage.faults.points)
-    assert points.index("before state.note_commitment_use") < points.index("before state.commit")
+    assert points.index("before commitment_use.note") < points.index("before state.commit")

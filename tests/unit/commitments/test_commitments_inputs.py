@@ -15,6 +15,7 @@ from shiplap.flows.policies.commitments_inputs import (
     note_use,
     planned_use,
     read_commitments,
+    read_use,
     running_use,
     used_commitments,
 )
@@ -31,9 +32,10 @@ from shiplap.policies.policy_settings import chosen
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings
+from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.state import FakeState
-from shiplap_lab.policies.commitments_fakes import FakeCommitments
+from shiplap_lab.policies.commitments_fakes import FakeCommitments, FakeCommitmentUse
 from tests.builders.claims import node_claim, with_fields
 from tests.builders.nodes import node
 
@@ -223,15 +225,12 @@ SHOWN = AccountCommitments(
     reserved_instances=(ReservedInstances("ri", "m5.large", 9, NOW + 1),),
     others=(InstanceUse("m5.large", "b", 2),),
 )
-STATE = DecisionState(
-    0,
-    commitment_use=SharedUse(
-        7,
-        {
-            "blue": ClusterUse(NOW, (InstanceUse("m5.large", "a", 5),)),
-            "green": ClusterUse(NOW, (InstanceUse("m5.large", "c", 3),)),
-        },
-    ),
+NOTED = SharedUse(
+    7,
+    {
+        "blue": ClusterUse(NOW, (InstanceUse("m5.large", "a", 5),)),
+        "green": ClusterUse(NOW, (InstanceUse("m5.large", "c", 3),)),
+    },
 )
 
 
@@ -240,40 +239,56 @@ def snapshot() -> Snapshot:
 
 
 def test_what_is_left_is_less_all_others_and_our_own_as_it_runs_not_as_it_was_noted() -> None:
-    facts = DecisionFacts(snapshot(), STATE, CATALOG)
-    left = commitment_room(COUNTED, SHOWN, "blue", facts)
+    facts = DecisionFacts(snapshot(), DecisionState(0), CATALOG)
+    left = commitment_room(COUNTED, SHOWN, NOTED, "blue", facts)
     assert left.regional == (RegionalRoom("m5", (9 - 2 - 3 - 1) * 16),)
-    assert commitment_room(COUNTED, None, "blue", facts).is_empty
+    assert commitment_room(COUNTED, None, NOTED, "blue", facts).is_empty
+    assert commitment_room(COUNTED, SHOWN, None, "blue", facts).is_empty
     assert ActivePolicies.of(settings(None), ports()).planning_inputs(facts) == ()
 
 
 def test_a_written_plan_gives_way_to_the_accounts_other_instances_too() -> None:
-    left = commitment_room(WRITTEN, SHOWN, "blue", DecisionFacts(snapshot(), DecisionState(0), CATALOG))
+    left = commitment_room(WRITTEN, SHOWN, SharedUse(), "blue", DecisionFacts(snapshot(), DecisionState(0), CATALOG))
     assert [item.commitment for item in left.savings_plans] == [1_000_000 - (2 + 1) * 72_000]
 
 
 def test_disruption_knows_what_the_accounts_others_leave_and_who_in_the_install_uses_it() -> None:
-    facts = DecisionFacts(snapshot(), STATE, CATALOG)
-    used = used_commitments(COUNTED, SHOWN, "blue", facts)
+    facts = DecisionFacts(snapshot(), DecisionState(0), CATALOG)
+    used = used_commitments(COUNTED, SHOWN, NOTED, "blue", facts)
     assert used.counted.regional == (RegionalRoom("m5", (9 - 2) * 16),)
     assert used.uses == (InstanceUse("m5.large", "a", 1), InstanceUse("m5.large", "c", 3))
     assert used.listed == {"m5.large": 100_000}
     assert ActivePolicies.of(settings(None), ports()).disruption_inputs(facts) == ()
-    unknown = used_commitments(COUNTED, None, "blue", facts)
+    assert used_commitments(COUNTED, SHOWN, None, "blue", facts).counted.is_empty
+    unknown = used_commitments(COUNTED, None, NOTED, "blue", facts)
     assert (unknown.counted.is_empty, unknown.uses) == (True, used.uses)
 
 
 def test_a_note_holds_what_runs_and_what_is_planned_and_fails_if_another_was_first() -> None:
-    store, meter = FakeState(), FakeMeter()
-    context, planned = ports(state=store, meter=meter), with_fields(CLAIM, **RUNS | {"name": "p", "instance_id": "i-2"})
-    before = store.read("blue", NOW)
-    after = note_use(settings(), before, ONE, [planned], context)
-    noted = store.read("blue", NOW)
-    assert after == noted.commitment_use
-    assert noted.commitment_use == SharedUse(1, {"blue": ClusterUse(NOW, (InstanceUse("m5.large", "a", 2),))})
-    assert note_use(settings(), noted, (InstanceUse("m5.large", "a", 2),), [], context) == after
-    assert store.read("blue", NOW) == noted
+    store, meter = FakeCommitmentUse(), FakeMeter()
+    context = ports(policy_ports={"commitment_use": store}, meter=meter)
+    planned = with_fields(CLAIM, **RUNS | {"name": "p", "instance_id": "i-2"})
+    before = store.read()
+    noted = note_use(settings(), before, ONE, [planned], context)
+    assert noted == SharedUse(1, {"blue": ClusterUse(NOW, (InstanceUse("m5.large", "a", 2),))})
+    assert store.read() == noted
+    assert note_use(settings(), noted, (InstanceUse("m5.large", "a", 2),), [], context) == noted
+    assert store.read() == noted
     assert meter.counts == {}
     assert note_use(settings(), before, ONE, [planned], context) is None
-    assert store.read("blue", NOW) == noted
+    assert store.read() == noted
     assert meter.counts == {"CommitmentsMoved": 1}
+
+
+@pytest.mark.parametrize("wanted", [COUNTED, None])
+def test_the_use_is_read_where_commitments_are_counted_on(wanted: CommitmentSettings | None) -> None:
+    store, meter, faults = FakeCommitmentUse(), FakeMeter(), Faults()
+    assert store.note(SharedUse(), "blue", ClusterUse(NOW), NOW)
+    assert read_use(settings(wanted), ports(policy_ports={"commitment_use": store})) == (
+        None if wanted is None else store.read()
+    )
+    assert read_use(settings(wanted), ports()) is None
+    faults.on("before", "commitment_use.read", StoreError("not now"))
+    failing = ports(policy_ports={"commitment_use": FakeCommitmentUse(faults)}, meter=meter)
+    assert read_use(settings(wanted), failing) is None
+    assert meter.counts == ({} if wanted is None else {"CommitmentsNotRead": 1})

@@ -13,6 +13,7 @@ from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.policies.commitments.account_commitments import AccountCommitments, SavingsPlan
 from shiplap.policies.commitments.commitment_input import CommitmentInput
 from shiplap.policies.commitments.commitment_settings import CommitmentSettings, WrittenPlan
+from shiplap.policies.commitments.commitment_use import SharedUse
 from shiplap.policies.policy_settings import chosen
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView
@@ -24,17 +25,19 @@ PLAN = WrittenPlan(dollars_per_hour=1.0, discount="28%", end="2030-01-01")
 SHARED = CommitmentSettings(counted_by="eu-west-1/shiplap", share="80%")
 WRITTEN = CommitmentSettings(counted_by="eu-west-1/shiplap", written=(PLAN,))
 EMPTY = DecisionState(0)
+NOTED = SimpleNamespace(read=SharedUse)
 KNOWN = AccountCommitments("eu-west-1", 5.0, (SavingsPlan("sp-1", 1_000_000, 1e9, rate_ppm=700_000),))
 
 
 def input_of(
-    wanted: CommitmentSettings | None, store: Any, *, state: DecisionState | None = EMPTY
+    wanted: CommitmentSettings | None, store: Any, noted: Any = NOTED, *, state: DecisionState | None = EMPTY
 ) -> tuple[CommitmentInput | None, list[str]]:
     """The input that commitments give a plan, and what the command notes."""
     notes: list[str] = []
     settings = ClusterSettings(name="blue", region="eu-west-1", policies=() if wanted is None else chosen(wanted))
     stores = {name: lambda: None for name in ("state", "capacity", "joins")}
-    install: Any = SimpleNamespace(**stores, policy_ports=lambda *_: {"commitments": lambda: store})
+    ports = {"commitments": lambda: store, "commitment_use": lambda: noted}
+    install: Any = SimpleNamespace(**stores, policy_ports=lambda *_: ports)
     installed = InstalledCluster(
         cluster="blue",
         at=5.0,
@@ -59,15 +62,24 @@ def test_what_the_functions_know_is_read_where_commitments_are_counted_on(
     assert notes == []
 
 
-def test_what_cannot_be_read_is_noted() -> None:
-    def refuse() -> AccountCommitments:
-        raise StoreError("not in eu")
+def refuse() -> Any:
+    raise StoreError("not in eu")
 
-    found, notes = input_of(SHARED, SimpleNamespace(load=refuse))
+
+@pytest.mark.parametrize(
+    ("store", "noted", "what"),
+    [
+        (SimpleNamespace(load=refuse), NOTED, "commitments"),
+        (SimpleNamespace(load=lambda: KNOWN), SimpleNamespace(read=refuse), "use of commitments"),
+    ],
+    ids=["shown", "used"],
+)
+def test_what_cannot_be_read_is_noted(store: Any, noted: Any, what: str) -> None:
+    found, notes = input_of(SHARED, store, noted)
     assert found is not None
     assert found.room.is_empty
     assert len(notes) == 1
-    assert notes[0].startswith("not seen: commitments, so list prices count: ")
+    assert notes[0].startswith(f"not seen: {what}, so list prices count: ")
     assert "not in eu" in notes[0]
 
 

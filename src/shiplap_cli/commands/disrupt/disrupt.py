@@ -19,8 +19,7 @@ from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import CostLabel, Format, HtmlFile, Output, emit, plain_table, write_page
-from shiplap_cli.policies.commitments_lines import used_lines
-from shiplap_cli.policy_views import policy_lines
+from shiplap_cli.policy_views import disruption_lines, policy_lines
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, disruption_document
 from shiplap_cli.render.html import PageNotes, disrupt_report
 from shiplap_cli.render.pages import command_page
@@ -86,7 +85,7 @@ def disrupt(
         lambda: Group(
             _page(decided, took_s, money),
             *policy_lines(snapshot.scheduling, () if decided.rehearsed is UNSET else decided.rehearsed),
-            *used_lines(snapshot.policies),
+            *disruption_lines(snapshot.policies),
             *caveat_lines(inputs),
         ),
     )

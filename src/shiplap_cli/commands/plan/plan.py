@@ -15,7 +15,6 @@ from rich.text import Text
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.offerings.node_prices import Price, total_price
-from shiplap.policies.commitments.commitment_input import CommitmentInput
 from shiplap.scheduling.model.scheduling_plan import Plan, is_asleep
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan as decide
@@ -37,8 +36,7 @@ from shiplap_cli.output import (
     summary,
     write_page,
 )
-from shiplap_cli.policies.commitments_lines import commitment_lines
-from shiplap_cli.policy_views import policy_documents, policy_lines
+from shiplap_cli.policy_views import plan_lines, policy_documents, policy_lines
 from shiplap_cli.render.arm_comparison import (
     ArmDocument,
     architecture_side,
@@ -126,9 +124,6 @@ def plan(
     rejected = _rejected_overlays(snapshot)
     if rejected:
         answer["rejectedOverlays"] = rejected
-    commitments = snapshot.policy(CommitmentInput)
-    if commitments is not None:
-        answer["commitments"] = msgspec.to_builtins(commitments.room)
     answer |= policy_documents(snapshot, rehearsed)
     totals = totals_of(inputs.snapshot, decided, money, from_scratch=from_scratch)
     if totals.priced or inputs.live:
@@ -139,7 +134,7 @@ def plan(
 
     def page() -> RenderableType:
         made = plan_page(snapshot, decided, solve_s, money, rejected, details=details)
-        return _page(inputs, Group(made, *commitment_lines(commitments, decided)), totals, rehearsed)
+        return _page(inputs, Group(made, *plan_lines(snapshot, decided)), totals, rehearsed)
 
     emit(answer, output, page)
     return 0 if all(map(is_asleep, decided.unschedulable)) else 1

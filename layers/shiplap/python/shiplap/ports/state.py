@@ -22,7 +22,6 @@ from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.manifests.stored_form import StoredForm
 from shiplap.policies.ceilings.account_counters import AccountSpending, CountChange, CountedSpending
 from shiplap.policies.ceilings.ledger import SpendingLedger
-from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.ports.compute import OfferingFailure
 
 COMMIT_GROUP = 99
@@ -164,7 +163,6 @@ class DecisionState(msgspec.Struct, frozen=True):
     pods by uid. `futile` maps futile claims to the time of their creation. `proven` maps kinds of pods that nodes have
     run to the time of the last note. `frozen_at` is when all launches of the install were frozen, 0 if they are not.
     `ledger` is None without ceilings in dollars; `counted` is what the cluster has added to `account_spending`.
-    `commitment_use` is who uses commitments, empty unless some are counted on.
     """
 
     epoch: int
@@ -181,7 +179,6 @@ class DecisionState(msgspec.Struct, frozen=True):
     ledger: SpendingLedger | None = None
     counted: CountedSpending = CountedSpending()
     account_spending: AccountSpending = AccountSpending()
-    commitment_use: SharedUse = SharedUse()
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -300,10 +297,6 @@ class StateStore(Protocol):
 
     def ledger_claims(self, cluster: str) -> tuple[NodeClaim, ...]:
         """Read the claims as `claims`, and metered ones that are Gone until they are closed, sorted by name."""
-        ...
-
-    def note_commitment_use(self, known: SharedUse, cluster: str, use: ClusterUse, now: float) -> bool:
-        """Replace what a cluster uses of commitments, if no cluster's note has changed since `known` was read."""
         ...
 
     def post_ledger(self, cluster: str, ledger: SpendingLedger) -> bool:

@@ -6,7 +6,6 @@ Zones and subnets are of one region, so one partition serves all regions.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -22,7 +21,6 @@ from shiplap.aws.dynamodb.items import (
     get,
     get_all,
     number,
-    of_version,
     placeholders,
     put_if,
     query,
@@ -33,20 +31,16 @@ from shiplap.aws.failures import TRANSACTION_CANCELED, Sleep, attempts, code_of,
 from shiplap.errors import StoreThrottled
 from shiplap.instances.offerings.unavailability import remembered_until
 from shiplap.policies.ceilings.account_counters import AccountSpending, CountChange
-from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.ports import ADDRESSES_S, OfferingFailure, UnavailableOffering, may_take
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 ACCOUNT = "@account"
-"""The partition."""
+"""The partition. Policies may have items of their own in it."""
 
 OFFERING, ADDRESSES, RESERVED, FROZEN, SPENDING = "OFFERING", "ADDRESSES", "RESERVED", "FROZEN", "SPENDING"
 """Prefixes of sort keys; a `#` and the rest of the key follow, except after FROZEN and SPENDING."""
-
-COMMITMENTS = "COMMITMENTS"
-"""The sort key of the notes of who uses commitments."""
 
 _HOURLY, _MONTH = "hourly", "month#"
 """Attributes of SPENDING: what all instances cost per hour; a month follows the second."""
@@ -64,14 +58,13 @@ class Reservation(msgspec.Struct, frozen=True):
 
 
 class SharedState(msgspec.Struct, frozen=True):
-    """Everything in the partition; offerings sorted by scope. `frozen_at` see `DecisionState`."""
+    """Everything in the partition that decisions need; offerings sorted by scope. `frozen_at` see `DecisionState`."""
 
     offerings: tuple[UnavailableOffering, ...]
     reservations: tuple[Reservation, ...]
     taken: dict[str, dict[str, tuple[int, float]]] = {}
     frozen_at: float = 0.0
     spending: AccountSpending = AccountSpending()
-    commitment_use: SharedUse = SharedUse()
 
 
 class DynamoAccount:
@@ -85,7 +78,7 @@ class DynamoAccount:
     def read(self) -> SharedState:
         """Everything, consistently. Raises StoreThrottled, StoreError."""
         offerings, reservations, taken, frozen_at = [], [], {}, 0.0
-        spending, commitment_use = AccountSpending(), SharedUse()
+        spending = AccountSpending()
         for item in query(self._client, self._table, ("cluster", ACCOUNT)):
             kind, _, rest = item["item"]["S"].partition("#")
             if kind == OFFERING:
@@ -99,20 +92,8 @@ class DynamoAccount:
                 frozen_at = float_of(item, "at")
             elif kind == SPENDING:
                 spending = _spending(item)
-            elif kind == COMMITMENTS:
-                commitment_use = msgspec.json.decode(zlib.decompress(item["use"]["B"]), type=SharedUse)
         offerings.sort(key=lambda known: known.scope)
-        return SharedState(tuple(offerings), tuple(reservations), taken, frozen_at, spending, commitment_use)
-
-    def note_commitment_use(self, known: SharedUse, cluster: str, use: ClusterUse, now: float) -> bool:
-        """See `StateStore.note_commitment_use`: one item for all clusters, which has the number of its writes."""
-        made = known.with_cluster(cluster, use, now)
-        item: Item = {
-            **_key(COMMITMENTS),
-            "version": number(made.version),
-            "use": {"B": zlib.compress(msgspec.json.encode(made), 9)},
-        }
-        return put_if(self._client, self._table, item, *of_version(known.version or None))
+        return SharedState(tuple(offerings), tuple(reservations), taken, frozen_at, spending)
 
     def counting(self, change: CountChange) -> dict[str, Any]:
         """The action of a transaction that adds to the counters if they are not above what the change asks for."""

@@ -47,7 +47,6 @@ from shiplap.manifests.nodeclaim import (
 )
 from shiplap.policies.ceilings.account_counters import CountChange, CountedSpending
 from shiplap.policies.ceilings.ledger import SpendingLedger
-from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.ports import (
     COMMIT_BYTES,
     COMMIT_GROUP,
@@ -137,7 +136,6 @@ class DynamoState:
             ledger=ledger,
             counted=counted,
             account_spending=known.spending,
-            commitment_use=known.commitment_use,
         )
 
     def epoch(self, cluster: str) -> int:
@@ -199,9 +197,6 @@ class DynamoState:
             **({"ExpressionAttributeValues": past} if past else {}),
         }
         return [{"Put": put}, {"Update": self._account.counting(change)}]
-
-    def note_commitment_use(self, known: SharedUse, cluster: str, use: ClusterUse, now: float) -> bool:
-        return self._account.note_commitment_use(known, cluster, use, now)
 
     def count_spending(self, cluster: str, change: CountChange) -> bool:
         request = {"ClientRequestToken": uuid4().hex, "TransactItems": self._counters(cluster, change)}

@@ -1,26 +1,32 @@
-"""Stores the account's commitments, in the bucket."""
+"""Stores the account's commitments, in the bucket, and who uses them, in table `state`."""
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from shiplap.aws.bucket import CATALOG_PREFIX, find_document, write_document
+from shiplap.aws.dynamodb.items import number, of_version, put_if, query, text
+from shiplap.aws.dynamodb.shared_state import ACCOUNT
 from shiplap.aws.policy_adapters import MakePorts, PolicyResources
 from shiplap.errors import StoreError
 from shiplap.policies.commitments.account_commitments import AccountCommitments
 from shiplap.policies.commitments.commitment_store import CommitmentSource
+from shiplap.policies.commitments.commitment_use import ClusterUse, SharedUse
 
 if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
     from types_boto3_s3 import S3Client
 
 
 def adapters(resources: PolicyResources) -> MakePorts:
-    """Return how to make the ports to the account's commitments in the cluster's Region: as stored, and as AWS has."""
+    """Return how to make the ports to the account's commitments in the cluster's Region, and to who uses them."""
     return {
         "commitments": lambda: BucketCommitments(resources.client("s3"), resources.bucket, resources.region),
         "commitment_source": lambda: _source(resources),
+        "commitment_use": lambda: DynamoCommitmentUse(resources.client("dynamodb"), resources.state_table),
     }
 
 
@@ -51,3 +57,36 @@ class BucketCommitments:
 
     def save(self, commitments: AccountCommitments) -> None:
         write_document(self._client, self._bucket, self._key, msgspec.json.encode(commitments, order="sorted"))
+
+
+_USE = "COMMITMENTS"
+"""The sort key of the notes."""
+
+
+class DynamoCommitmentUse:
+    """A CommitmentUseStore: one item for all clusters, which has the number of its writes."""
+
+    def __init__(self, client: DynamoDBClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def read(self) -> SharedUse:
+        """See the port. Raises StoreThrottled, StoreError."""
+        found = list(query(self._client, self._table, ("cluster", ACCOUNT), ("item", _USE)))
+        if not found:
+            return SharedUse()
+        try:
+            return msgspec.json.decode(zlib.decompress(found[0]["use"]["B"]), type=SharedUse)
+        except (msgspec.DecodeError, zlib.error) as error:
+            raise StoreError(f"the notes of who uses commitments cannot be read: {error}") from error
+
+    def note(self, known: SharedUse, cluster: str, use: ClusterUse, now: float) -> bool:
+        """See the port. Raises StoreThrottled, StoreError."""
+        made = known.with_cluster(cluster, use, now)
+        item = {
+            "cluster": text(ACCOUNT),
+            "item": text(_USE),
+            "version": number(made.version),
+            "use": {"B": zlib.compress(msgspec.json.encode(made), 9)},
+        }
+        return put_if(self._client, self._table, item, *of_version(known.version or None))

@@ -12,7 +12,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import FunctionInstall
 from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy, SweptFacts
 from shiplap.instances.catalog.type_catalog import InstanceType
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.ceilings.account_counters import CountChange
 from shiplap.policies.registry import flow_of
@@ -78,12 +78,6 @@ class ActivePolicies:
     def may_commit(self, launches: Launches) -> bool:
         """Write what has to be known before the claims are; False if somebody else was first. Raises StoreError."""
         return all(policy.may_commit(launches) for policy in self._policies)
-
-    def renewed(self, state: DecisionState, nodes: Sequence[Node]) -> DecisionState:
-        """Write once a minute what has changed without a decision; return the state as it is stored then."""
-        for policy in self._policies:
-            state = policy.renewed(state, nodes)
-        return state
 
     def noted(self, proposals: Sequence[DisruptionProposal], snapshot: Snapshot) -> Sequence[DisruptionProposal]:
         """Write what has to be known before nodes leave; return the proposals that may begin."""

@@ -18,9 +18,9 @@ from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.commitments.account_commitments import AccountCommitments, InstanceUse, merged
 from shiplap.policies.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, counted_on, room_left
 from shiplap.policies.commitments.commitment_settings import CommitmentSettings
-from shiplap.policies.commitments.commitment_store import CommitmentSource, CommitmentStore
+from shiplap.policies.commitments.commitment_store import CommitmentSource, CommitmentStore, CommitmentUseStore
 from shiplap.policies.commitments.commitment_use import SharedUse, UsedCommitments
-from shiplap.ports import DecisionState, Meter
+from shiplap.ports import Meter
 from shiplap.scheduling.model.planned_pods import pair
 from shiplap.settings import ClusterSettings
 
@@ -31,6 +31,10 @@ COMMITMENTS = PolicyPort[CommitmentStore]("commitments", OptionalPart("commitmen
 
 SOURCE = PolicyPort[CommitmentSource]("commitment_source", OptionalPart("commitments of the account", AwsUnavailable))
 """The port to the account's commitments in the cluster's Region, as AWS shows them."""
+
+
+USE = PolicyPort[CommitmentUseStore]("commitment_use", OptionalPart("use of commitments"))
+"""The port to the notes of who uses commitments."""
 
 
 def read_commitments(settings: ClusterSettings, context: FlowContext) -> AccountCommitments | None:
@@ -46,32 +50,53 @@ def read_commitments(settings: ClusterSettings, context: FlowContext) -> Account
         return None
 
 
+def read_use(settings: ClusterSettings, context: FlowContext) -> SharedUse | None:
+    """Return the notes of who uses commitments; None if they are not known. Not knowing must not keep pods waiting."""
+    store = context.policy_port(USE)
+    if settings.policy(CommitmentSettings) is None or store is None:
+        return None
+    try:
+        return store.read()
+    except StoreError as error:
+        context.meter.count("CommitmentsNotRead")
+        _LOG.warning("use of commitments not read: %s", error, extra={"cluster": settings.name})
+        return None
+
+
 def commitment_room(
-    settings: CommitmentSettings, known: AccountCommitments | None, cluster: str, facts: DecisionFacts
+    settings: CommitmentSettings,
+    known: AccountCommitments | None,
+    noted: SharedUse | None,
+    cluster: str,
+    facts: DecisionFacts,
 ) -> CommitmentRoom:
     """Return the room that new nodes may use of the counted commitments."""
-    counted = counted_on(settings, known, facts.snapshot.now)
+    counted = counted_on(settings, known if noted is not None else None, facts.snapshot.now)
     others = known.others if known is not None else ()
-    ours = _used_by_install(cluster, facts)
+    ours = _used_by_install(noted, cluster, facts)
     return room_left(counted, others, ours, listed_prices(facts.catalog))
 
 
 def used_commitments(
-    settings: CommitmentSettings, known: AccountCommitments | None, cluster: str, facts: DecisionFacts
+    settings: CommitmentSettings,
+    known: AccountCommitments | None,
+    noted: SharedUse | None,
+    cluster: str,
+    facts: DecisionFacts,
 ) -> UsedCommitments:
     """Return the counted commitments as a disruption decision knows them."""
     prices = listed_prices(facts.catalog)
-    ledger = CommitmentLedger(counted_on(settings, known, facts.snapshot.now))
+    ledger = CommitmentLedger(counted_on(settings, known if noted is not None else None, facts.snapshot.now))
     ledger.settle(known.others if known is not None else (), prices)
-    uses = _used_by_install(cluster, facts)
+    uses = _used_by_install(noted, cluster, facts)
     names = {use.instance_type for use in uses}
     return UsedCommitments(ledger.room, uses, {name: price for name, price in prices.items() if name in names})
 
 
-def _used_by_install(cluster: str, facts: DecisionFacts) -> tuple[InstanceUse, ...]:
+def _used_by_install(noted: SharedUse | None, cluster: str, facts: DecisionFacts) -> tuple[InstanceUse, ...]:
     """Return the use that other clusters have noted, and the use by this cluster's nodes and claims."""
-    noted = facts.state.commitment_use.of_others(cluster, facts.snapshot.now)
-    return merged(noted, running_use(facts.snapshot.view.nodes, facts.snapshot.claims))
+    others = noted.of_others(cluster, facts.snapshot.now) if noted is not None else ()
+    return merged(others, running_use(facts.snapshot.view.nodes, facts.snapshot.claims))
 
 
 def listed_prices(catalog: Catalog) -> dict[str, int]:
@@ -147,23 +172,23 @@ def _allowed(claim: NodeClaim, key: str) -> frozenset[str]:
 
 def note_use(
     settings: ClusterSettings,
-    state: DecisionState,
+    known: SharedUse,
     running: Sequence[InstanceUse],
     planned: Iterable[NodeClaim],
     context: FlowContext,
 ) -> SharedUse | None:
     """Note what a cluster runs and is about to launch.
 
-    Returns what all clusters use by the note as it is stored then; None if another cluster's note has changed.
+    Returns the notes of all clusters as they are stored then; None if another one has changed since they were `known`.
 
     Raises StoreError.
     """
     now = context.clock.now()
-    use = state.commitment_use.noted(settings.name, running, planned_use(planned), now)
-    if use is None:
-        return state.commitment_use
-    if context.state.note_commitment_use(state.commitment_use, settings.name, use, now):
-        return state.commitment_use.with_cluster(settings.name, use, now)
+    use, store = known.noted(settings.name, running, planned_use(planned), now), context.policy_port(USE)
+    if use is None or store is None:
+        return known
+    if store.note(known, settings.name, use, now):
+        return known.with_cluster(settings.name, use, now)
     context.meter.count("CommitmentsMoved")
     _LOG.info("another cluster used commitments first", extra={"cluster": settings.name})
     return None

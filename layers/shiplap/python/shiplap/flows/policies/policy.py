@@ -19,7 +19,7 @@ from shiplap.flows.optional.policy_port import PolicyPort
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.readiness.joins import JoinHistory
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.ceilings.account_counters import CountChange
 from shiplap.ports import DecisionState, OfferingFailure
@@ -106,10 +106,6 @@ class Policy:
     def may_commit(self, launches: Launches) -> bool:
         """Write what has to be known before the claims are; False if somebody else was first. Raises StoreError."""
         return True
-
-    def renewed(self, state: DecisionState, nodes: Sequence[Node]) -> DecisionState:
-        """Write once a minute what has changed without a decision; return the state as it is stored then."""
-        return state
 
     def noted(self, proposals: Sequence[DisruptionProposal], snapshot: Snapshot) -> Sequence[DisruptionProposal]:
         """Write what has to be known before nodes leave; return the proposals that may begin."""

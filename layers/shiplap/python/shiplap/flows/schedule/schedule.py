@@ -381,8 +381,6 @@ class _Run:
                     self._settings.name, inputs.view, inputs.at, self._context.meter, self._settings.claim_rules
                 )
                 self._sweep(inputs)
-                state = self._policies.renewed(inputs.state, inputs.view.nodes)
-                inputs = msgspec.structs.replace(inputs, state=state)
             done = self._round(inputs)
             if self._results.throttled:
                 return self._report(number + 1, "EC2 asked to slow down")
