@@ -17,9 +17,6 @@ from shiplap.policies.ceilings.ceilings import (
     CeilingUse,
     SpendingView,
 )
-from shiplap.policies.commitments.account_commitments import SavingsPlan
-from shiplap.policies.commitments.commitment_input import CommitmentInput
-from shiplap.policies.commitments.commitment_ledger import CommitmentRoom, RegionalRoom
 from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_state import NAMESPACE, NODE_POOL, SleepingScope, SleepState
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -198,18 +195,3 @@ def _add_ceiling(draft: ClusterDraft, use: CeilingUse) -> None:
     before = draft.policy(CeilingInput)
     known = SpendingView(month_left_s=240 * _HOUR_S) if before is None else before.view
     draft.add_policy(CeilingInput(replace(known, ceilings=(*known.ceilings, use))))
-
-
-def savings_plan(draft: ClusterDraft) -> None:
-    dollars = draft.rng.choice([0.05, 0.5, 5])
-    held = SavingsPlan("sp", round(dollars * _DOLLAR), case.NOW * 2, draft.rng.choice(["", "m"]), rate_ppm=700_000)
-    _add_commitment(draft, savings_plans=(held,))
-
-
-def reserved_instances(draft: ClusterDraft) -> None:
-    _add_commitment(draft, regional=(RegionalRoom(draft.rng.choice(["c", "m"]), draft.rng.choice([16, 64])),))
-
-
-def _add_commitment(draft: ClusterDraft, **held: object) -> None:
-    before = draft.policy(CommitmentInput)
-    draft.add_policy(CommitmentInput(replace(CommitmentRoom() if before is None else before.room, **held)))

@@ -19,8 +19,6 @@ from shiplap.kubernetes.objects import Pod, PodAffinityTerm
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.policies.ceilings.ceiling_input import CeilingInput
 from shiplap.policies.ceilings.ceilings import HOURLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
-from shiplap.policies.commitments.commitment_input import CommitmentInput
-from shiplap.policies.commitments.commitment_ledger import CommitmentRoom
 from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_state import SleepState
 from shiplap.records.scheduling_record import (
@@ -32,7 +30,7 @@ from shiplap.records.scheduling_record import (
     snapshot_of,
 )
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
-from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.model.snapshot import PlanStage, Snapshot
 from shiplap.scheduling.planner import plan
 from tests.builders.nodes import node
 from tests.builders.pools import pool as pool_of
@@ -224,6 +222,11 @@ def with_named_namespaces(snapshot: Snapshot) -> Snapshot:
     return _with_view(snapshot, pods=tuple(map(with_names_in, snapshot.view.pods)))
 
 
+def _has_stage(snapshot: Snapshot, *stages: PlanStage) -> bool:
+    """True if an optional feature of one of these stages takes part in the plan."""
+    return any(item.stage in stages for item in snapshot.policies)
+
+
 def _is_unknown_to_judges(text: str, decided: Decided) -> bool:
     """True for what the judge of plans knows nothing of: ceilings, commitments, reservations and CapacityBuffers.
 
@@ -233,7 +236,7 @@ def _is_unknown_to_judges(text: str, decided: Decided) -> bool:
     spare = {claim.name for claim in decided.plan.node_claims if claim.virtual_pods}
     if decided.snapshot.policy(CeilingInput) is not None and " requests " in text:
         return True
-    if decided.snapshot.policy(CommitmentInput) is not None and "cheapest" in text:
+    if "cheapest" in text and _has_stage(decided.snapshot, PlanStage.PRICES):
         return True
     reserved = {claim.name for claim in decided.plan.node_claims if claim.launch.reservation_id}
     if " lost minValues " in text and text.split()[1].strip(":") in reserved:
@@ -431,7 +434,7 @@ def _reordered(before: Decided, rng: Random) -> Snapshot:
 
 def _renamed(before: Decided, _: Random) -> Snapshot | None:
     """Other names for all pods and NodePools, in the same order."""
-    if before.snapshot.policy(CommitmentInput) is not None or before.snapshot.policy(CeilingInput) is not None:
+    if _has_stage(before.snapshot, PlanStage.PRICES, PlanStage.ADMISSION):
         return None  # which of equal claims is paid for, or passes a ceiling, is a tie that changes what is left
     names = {pod.metadata.name for pod in before.snapshot.view.pods}
     names |= {pool.metadata.name for pool in before.snapshot.manifests.node_pools}
@@ -471,13 +474,6 @@ def _idle_sleep(before: Decided, _: Random) -> Snapshot | None:
         return None
     armed = tuple(pool.metadata.name for pool in before.snapshot.manifests.node_pools)
     return before.snapshot.with_policy(SleepInput(SleepState(armed, (), 100)))
-
-
-def _idle_commitments(before: Decided, _: Random) -> Snapshot | None:
-    """Commitments that are all in use."""
-    if before.snapshot.policy(CommitmentInput) is not None:
-        return None
-    return before.snapshot.with_policy(CommitmentInput(CommitmentRoom()))
 
 
 def _idle(of_policy: Callable[[Snapshot], Snapshot | None]) -> Callable[[Decided, Random], Snapshot | None]:
@@ -602,7 +598,6 @@ LAWS = (
     Law("another order changes nothing", _reordered, byte_for_byte),
     Law("other names change nothing but names", _renamed, _the_same_under_other_names),
     Law("sleep without an open window changes nothing", _idle_sleep, the_same),
-    Law("commitments in use change nothing", _idle_commitments, the_same),
     *(Law(module.NAME, _idle(module.idle), the_same) for module in policy_parts("combinations", "laws")),
     Law("a policy for reservations without any changes nothing", _idle_reservation_policy, the_same),
     Law(

@@ -24,9 +24,6 @@ from shiplap.policies.ceilings.ceilings import (
     SpendingView,
 )
 from shiplap.policies.ceilings.launch_costs import wanted_launches
-from shiplap.policies.commitments.account_commitments import SavingsPlan
-from shiplap.policies.commitments.commitment_input import CommitmentInput
-from shiplap.policies.commitments.commitment_ledger import CommitmentRoom
 from shiplap.records.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.planner import plan
@@ -60,12 +57,10 @@ def decided(
     *waiting: Any,
     spending: SpendingView | None,
     types: Sequence[InstanceType] = TYPES,
-    commitments: CommitmentRoom | None = None,
     **fields: Any,
 ) -> Plan:
     ceilings = () if spending is None else (CeilingInput(spending),)
-    room = () if commitments is None else (CommitmentInput(commitments),)
-    return plan(snapshot_of(waiting, types=types, policies=(*ceilings, *room), **fields))
+    return plan(snapshot_of(waiting, types=types, policies=ceilings, **fields))
 
 
 def served(made: Plan) -> set[str]:
@@ -372,22 +367,6 @@ def test_a_cheaper_type_is_sought_where_one_zone_is_dear() -> None:
     dear = tuple(replace(item, price=1.6) if item.zone == Z2 else item for item in uneven.offerings)
     types = (replace(uneven, offerings=dear), even, BULK[1])
     assert on(decided(*pods(4, cpu="3"), spending=view(1.5), types=types)) == {"even": 1}
-
-
-def test_smaller_nodes_count_on_what_others_leave_of_commitments() -> None:
-    room = CommitmentRoom(savings_plans=(SavingsPlan("plan", DOLLAR // 2, 2e9, rate_ppm=DOLLAR // 2),))
-    made = decided(*pods(4, cpu="3"), spending=view(2.5), types=BULK, commitments=room)
-    assert on(made) == {"small": 2}
-    assert sum(claim.covered or 0.0 for claim in made.node_claims) == 1.0
-
-
-def test_smaller_nodes_beside_admitted_ones_count_on_what_these_leave_of_commitments() -> None:
-    """The admitted nodes use up all of it, so that none of the smaller ones is paid for by it once more."""
-    room = CommitmentRoom(savings_plans=(SavingsPlan("plan", 3 * DOLLAR // 2, 2e9, rate_ppm=DOLLAR // 2),))
-    made = decided(*pods(12, cpu="3"), spending=view(8.5), types=BULK, commitments=room)
-    assert "small" in on(made)
-    assert "big" in on(made)
-    assert sum(claim.covered or 0.0 for claim in made.node_claims) <= 3.0
 
 
 def test_a_zone_too_dear_for_what_a_ceiling_leaves_still_holds_down_a_spread() -> None:

@@ -16,6 +16,17 @@ QUEUES = {"provisioning": "schedule", "lifecycle": "lifecycle", "interruption": 
 Resource = dict[str, Any]
 
 
+def template_with(folder: Path, line: str) -> Template:
+    """The stack of the test's install with one more line in its shiplap.yaml."""
+    from aws_cdk.assertions import Template  # noqa: PLC0415 - the CDK's binding starts Node.js when it is imported
+
+    from shiplap_cdk.synthesis import build  # noqa: PLC0415 - as above
+
+    settings = folder / "shiplap.yaml"
+    settings.write_text(INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/") + f"{line}\n")
+    return Template.from_stack(build(settings, outdir=str(folder / "cdk.out")).node.find_child("Shiplap"))
+
+
 def resources(template: Template, type_: str) -> dict[str, Resource]:
     found: dict[str, Resource] = template.find_resources(type_)
     return found

@@ -11,7 +11,6 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
-from shiplap.policies.commitments.commitment_settings import CommitmentSettings
 from shiplap.settings import ClusterSettings, OtlpSettings, Settings
 from shiplap_cdk.install_document import ClusterDocument, read
 from tests.infra.written_installs import WRITTEN, refusal, written
@@ -62,59 +61,6 @@ def test_a_cluster_is_paused_by_one_line(folder: Path) -> None:
 def test_alarms_are_told_to_a_topic_of_the_same_region(folder: Path, topic: str) -> None:
     error = refusal(folder, f"alarmTopic: {topic}\n" + WRITTEN)
     assert (error.field, error.line) == ("alarmTopic", 1)
-
-
-COMMITMENTS = """\
-commitments:
-  countedBy: eu-west-1/shiplap
-  share: 80%
-  written:
-    - {dollarsPerHour: 4.5, discount: 28%, family: m7g, end: 2027-06-30}
-"""
-
-
-def test_commitments_are_told_to_every_cluster(folder: Path) -> None:
-    assert written(folder, WRITTEN).settings().clusters[0].policy(CommitmentSettings) is None
-
-    (cluster,) = written(folder, WRITTEN + COMMITMENTS).settings().clusters
-
-    counted = cluster.policy(CommitmentSettings)
-    assert counted is not None
-    (plan,) = counted.written
-    assert (counted.share, plan.dollars_per_hour, plan.family) == ("80%", 4.5, "m7g")
-    assert msgspec.json.decode(msgspec.json.encode(cluster), type=ClusterSettings) == cluster
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "field", "fix"),
-    [
-        ("eu-west-1/shiplap", "eu-west-1/other", "commitments.countedBy", "leave `commitments` out here"),
-        ("80%", "'0.8'", "commitments.share", "such as 80%"),
-        ("28%", "'28'", "commitments.written[0].discount", "such as 28%"),
-        ("4.5", "0", "commitments.written[0].dollarsPerHour", "above 0"),
-        ("2027-06-30", "soon", "commitments.written[0].end", "not a date"),
-    ],
-)
-def test_mistakes_in_commitments_are_told_with_the_fix(
-    folder: Path, before: str, after: str, field: str, fix: str
-) -> None:
-    error = refusal(folder, WRITTEN + COMMITMENTS.replace(before, after))
-    assert field in str(error)
-    assert fix in str(error)
-
-
-def test_a_discount_of_a_node_pool_is_refused_beside_commitments(folder: Path) -> None:
-    manifest = folder / "manifests" / "nodes.yaml"
-    text = manifest.read_text()
-    place = text.index("name:", text.index("kind: NodePool"))
-    note = 'annotations: {shiplap.dev/on-demand-discount: "0.28"}\n  '
-    manifest.write_text(text[:place] + note + text[place:])
-    assert written(folder, WRITTEN).clusters
-
-    error = refusal(folder, WRITTEN + COMMITMENTS)
-
-    assert "on-demand-discount" in str(error)
-    assert "remove this annotation" in str(error)
 
 
 OTLP = "otlp: {endpoint: 'https://otel.example.com/v1/metrics', headersSecret: 'SECRET'}\n"

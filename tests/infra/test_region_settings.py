@@ -65,9 +65,6 @@ def test_every_region_of_every_partition_is_taken(region: str, tmp_path: Path) -
     assert read(install(tmp_path, region)).document.region == region
 
 
-PLANS = {"share": "80%"}
-
-
 @pytest.mark.parametrize(
     ("region", "fields", "field", "source"),
     [
@@ -76,14 +73,11 @@ PLANS = {"share": "80%"}
         ("ap-southeast-6", {"snapStart": True}, "snapStart", "snapstart.html"),
         ("eusc-de-east-1", {"snapStart": True}, "snapStart", "snapstart.html"),
         ("cn-northwest-1", {"tracing": True}, "tracing", "docs.amazonaws.cn"),
-        ("us-gov-east-1", {"commitments": PLANS}, "commitments.share", "endpoints.json"),
     ],
 )
 def test_what_is_asked_for_and_missing_is_refused_with_its_source(
     region: str, fields: dict[str, Any], field: str, source: str, tmp_path: Path
 ) -> None:
-    if "commitments" in fields:
-        fields = {"commitments": {**PLANS, "countedBy": f"{region}/shiplap"}}
     (line,) = refused(install(tmp_path, region, **fields))
 
     assert line.startswith(f"{tmp_path}/shiplap.yaml:3: {field}: {region} lacks ")
@@ -96,7 +90,6 @@ def test_what_is_asked_for_and_missing_is_refused_with_its_source(
     [
         ("us-gov-west-1", {"tracing": True}),
         ("eu-west-1", {"tracing": True, "snapStart": True}),
-        ("cn-north-1", {"commitments": {**PLANS, "countedBy": "cn-north-1/shiplap"}}),
     ],
 )
 def test_what_a_region_has_is_taken(region: str, fields: dict[str, Any], tmp_path: Path) -> None:

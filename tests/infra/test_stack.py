@@ -48,6 +48,7 @@ from tests.infra.synthesised import (
     resources,
     started,
     statements,
+    template_with,
 )
 
 
@@ -861,13 +862,6 @@ def _holds(term: str, record: Resource) -> bool:
     return {"=": same, "!=": value is not None and not same}[sign]
 
 
-def template_with(folder: Path, line: str) -> Template:
-    """The stack of the test's install with one more line in its shiplap.yaml."""
-    settings = folder / "shiplap.yaml"
-    settings.write_text(INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/") + f"{line}\n")
-    return Template.from_stack(build(settings, outdir=str(folder / "cdk.out")).node.find_child("Shiplap"))
-
-
 def test_the_headers_for_a_collector_are_read_by_the_functions_that_send_metrics(tmp_path: Path) -> None:
     secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:otlp-a1b2c3"
     template = template_with(
@@ -885,38 +879,3 @@ def test_the_headers_for_a_collector_are_read_by_the_functions_that_send_metrics
         "Schedule",
         "Disrupt",
     }
-
-
-SHOWN = {
-    "ec2:DescribeReservedInstances",
-    "savingsplans:DescribeSavingsPlanRates",
-    "savingsplans:DescribeSavingsPlans",
-}
-OTHERS = {"ec2:DescribeInstances"}
-
-
-@pytest.mark.parametrize(
-    ("counted", "wanted"),
-    [
-        ("share: 80%, written: WRITTEN", SHOWN | OTHERS),
-        ("share: 80%", SHOWN | OTHERS),
-        ("written: WRITTEN", OTHERS),
-        ("", set()),
-    ],
-)
-def test_only_the_catalogue_asks_for_commitments_and_only_for_what_is_counted_on(
-    tmp_path: Path, counted: str, wanted: set[str]
-) -> None:
-    written = counted.replace("WRITTEN", "[{dollarsPerHour: 1.0, discount: 28%, end: 2027-06-30}]")
-    settings = f"commitments: {{countedBy: eu-west-1/shiplap, {written}}}" if counted else ""
-    template = template_with(tmp_path, settings)
-
-    allowed = [
-        (function, action)
-        for function in FUNCTIONS
-        for statement in statements(template, function)
-        if statement.get("Sid") in ("LookAtCommitments", "ReadSavingsPlans")
-        for action in sorted(actions(statement))
-    ]
-    assert sorted(allowed) == [("catalog", action) for action in sorted(wanted)]
-    assert ("savingsplans" in json.dumps(template.to_json())) == (wanted > OTHERS)

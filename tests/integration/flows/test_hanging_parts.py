@@ -28,8 +28,6 @@ from shiplap.flows.planning import decision_inputs
 from shiplap.flows.schedule import entry
 from shiplap.flows.shown_claims import show_claims
 from shiplap.flows.sweep.manifest_statuses import publish_statuses
-from shiplap.policies.commitments.commitment_settings import CommitmentSettings
-from shiplap.policies.policy_settings import chosen
 from shiplap.policies.registry import POLICIES, flow_of
 from shiplap.ports import DeadLetters
 from shiplap.settings import OtlpSettings
@@ -63,7 +61,6 @@ def scheduling() -> Played:
     for name in stage.types:
         if name.startswith("c7i-flex."):
             run_dry(stage, name, "on-demand")
-    stage.settings = replace(stage.settings, policies=chosen(CommitmentSettings(counted_by="eu-west-1/shiplap")))
 
     def act(stage: Stage) -> Any:
         report = stage.schedule()

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import botocore.session
-import msgspec
 import pytest
 from botocore.stub import Stubber
 
 import shiplap.aws
-from shiplap.aws import tags
 from shiplap.aws.bucket import BucketRecorder
 from shiplap.aws.dynamodb import items
 from shiplap.aws.ec2 import ec2_compute, fleet_requests, launch_templates
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.aws.health import Ec2Health
 from shiplap.aws.iam_identities import AwsNodeIdentities
-from shiplap.aws.policies.commitments_source import AwsCommitments
 from shiplap.aws.pricing import catalog_source, on_demand_prices
 from shiplap.aws.selectors import capacity_reservations, network
 from shiplap.aws.selectors.amis import AmiResolver
@@ -38,10 +34,12 @@ from shiplap.manifests.custom_resources import (
 from shiplap.node_identities import OwnNodeRole
 from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings
+from tests.policy_parts import policy_parts
+from tests.unit.aws.asked_pages import MADE, Listing, instance
 
 NAMES = ("x1", "x2", "x3")
 """What the three pages of an answer hold, one each."""
-NOW, MADE = 1_800_000_000.0, datetime(2026, 1, 1, tzinfo=UTC)
+NOW = 1_800_000_000.0
 NODE_CLASS = EC2NodeClass(
     ObjectMeta(name="default"),
     EC2NodeClassSpec(
@@ -60,25 +58,6 @@ TOKENS = {
 """The fields that name the next page in an answer and in a request, where they are not EC2's."""
 
 
-class Listing(msgspec.Struct, frozen=True):
-    """A question: how it is asked, giving the names that were found, and the page that holds a name."""
-
-    service: str
-    operation: str
-    page: Callable[[str], dict[str, Any]]
-    read: Callable[[Any], Iterable[str]]
-
-
-def instance(name: str, **fields: Any) -> dict[str, Any]:
-    tagged = [
-        {"Key": "aws:ec2launchtemplate:id", "Value": name},
-        *({"Key": key, "Value": "demo"} for key in (tags.CLUSTER, tags.LAUNCH)),
-    ]
-    described = {"InstanceId": name, "InstanceType": name, "ImageId": name, "State": {"Name": "running"}}
-    place = {"Placement": {"AvailabilityZone": "a"}, "LaunchTime": MADE}
-    return {"Reservations": [{"Instances": [{**described, **place, "Tags": tagged, **fields}]}]}
-
-
 def instance_type(name: str) -> dict[str, Any]:
     sizes = {"VCpuInfo": {"DefaultVCpus": 2}, "MemoryInfo": {"SizeInMiB": 8192}}
     runs = {"ProcessorInfo": {"SupportedArchitectures": ["arm64"]}, "SupportedVirtualizationTypes": ["hvm"]}
@@ -94,23 +73,9 @@ def offer(name: str) -> dict[str, Any]:
     return {"PriceList": [name]}
 
 
-def plan(name: str) -> dict[str, Any]:
-    paid = {"commitment": "1", "currency": "USD", "end": "2028-01-01T00:00:00.000Z"}
-    return {"savingsPlans": [{"savingsPlanId": name, "savingsPlanType": "SageMaker", **paid}]}
-
-
-def rate(name: str) -> dict[str, Any]:
-    kind = [{"name": "instanceType", "value": name}]
-    return {"searchResults": [{"rate": "0.1", "usageType": f"BoxUsage:{name}", "properties": kind}]}
-
-
 def compute(ec2: Any) -> Ec2Compute:
     settings = ClusterSettings(name="demo", region="eu-west-1", install="shiplap")
     return Ec2Compute(settings, ec2=ec2, ssm=lambda: ec2, eks=lambda: ec2, clock=lambda: NOW)
-
-
-def commitments(client: Any) -> AwsCommitments:
-    return AwsCommitments("eu-west-1", "shiplap", ec2=client, savings_plans=client, clock=lambda: NOW)
 
 
 def health(ec2: Any) -> Ec2Health:
@@ -134,12 +99,6 @@ def identities(client: Any) -> AwsNodeIdentities:
 def images(ec2: Any) -> Iterator[str]:
     amis = AmiResolver(ec2, Parameters(lambda: ec2, lambda: NOW), lambda: NOW)
     return (image["ImageId"] for image in amis._images([], ()))
-
-
-def uncounted(savings_plans: Any) -> Iterator[str]:
-    found: list[Any] = []
-    assert list(commitments(savings_plans)._plans(found)) == []
-    return (item.id for item in found)
 
 
 def keys(read: Callable[..., Iterable[items.Item]], **request: Any) -> Callable[[Any], Iterable[str]]:
@@ -232,18 +191,6 @@ LISTINGS = {
         lambda name: {"InstanceTypeOfferings": [{"InstanceType": name, "Location": "a"}]},
         catalog_source.zones_by_type,
     ),
-    "policies.commitments_source.AwsCommitments._others": Listing(
-        "ec2",
-        "describe_instances",
-        instance,
-        lambda ec2: (use.instance_type for use in commitments(ec2)._others()),
-    ),
-    "policies.commitments_source.AwsCommitments._plans": Listing(
-        "savingsplans", "describe_savings_plans", plan, uncounted
-    ),
-    "policies.commitments_source.AwsCommitments._rates": Listing(
-        "savingsplans", "describe_savings_plan_rates", rate, lambda client: commitments(client)._rates("plan")
-    ),
     "pricing.on_demand_prices._offers": Listing(
         "pricing",
         "get_products",
@@ -277,14 +224,14 @@ LISTINGS = {
         lambda name: {"Subnets": [{"SubnetId": name, "AvailabilityZone": "a", "AvailableIpAddressCount": 9}]},
         lambda ec2: (subnet.id for subnet in network.subnets(ec2, NODE_CLASS)),
     ),
+    **{name: asked for module in policy_parts("unit.aws", "pages") for name, asked in module.LISTINGS.items()},
 }
 """By the function that asks, named from `shiplap.aws` on."""
 
 WITHOUT_PAGINATOR = {
     "dynamodb.items.query",
     "dynamodb.items.scan",
-    "policies.commitments_source.AwsCommitments._plans",
-    "policies.commitments_source.AwsCommitments._rates",
+    *(name for module in policy_parts("unit.aws", "pages") for name in module.WITHOUT_PAGINATOR),
 }
 """Functions that follow the pages on their own."""
 

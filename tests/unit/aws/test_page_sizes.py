@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,45 +10,15 @@ import pytest
 from shiplap.aws.ec2 import launch_templates
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.aws.health import Ec2Health
-from shiplap.aws.policies.commitments_source import AwsCommitments
 from shiplap.aws.pricing import catalog_source
 from shiplap.settings import ClusterSettings
+from tests.unit.aws.asked_pages import Asked
 
 NOW = 1_800_000_000.0
 
 
-class Asked:
-    """Clients of EC2 and Savings Plans that have nothing to tell and note how large their pages are to be."""
-
-    def __init__(self) -> None:
-        self.sizes: dict[str, int | None] = {}
-        self.filters: list[Any] = []
-
-    def get_paginator(self, operation: str) -> Any:
-        outer = self
-
-        class _Paginator:
-            def paginate(self, **options: Any) -> Iterator[Any]:
-                outer.filters += options.get("Filters", [])
-                outer.sizes[operation] = options.get("PaginationConfig", {}).get("PageSize")
-                return iter(())
-
-        return _Paginator()
-
-    def describe_reserved_instances(self, **_: Any) -> dict[str, Any]:
-        return {"ReservedInstances": []}
-
-    def describe_savings_plans(self, *, maxResults: int, **_: Any) -> dict[str, Any]:  # noqa: N803 - AWS's name
-        self.sizes["describe_savings_plans"] = maxResults
-        return {}
-
-
 def health(client: Any) -> object:
     return Ec2Health("demo", ec2=client, eks=lambda: client, zonal_shift=lambda: client, clock=lambda: NOW).ailing()
-
-
-def commitments(client: Any) -> object:
-    return AwsCommitments("eu-west-1", "own", ec2=client, savings_plans=client, clock=lambda: NOW).describe()
 
 
 def instances(client: Any) -> object:
@@ -64,12 +34,11 @@ def instances(client: Any) -> object:
         (catalog_source.zones_by_type, {"describe_instance_type_offerings": 1000}),
         (lambda client: catalog_source.spot_prices(client, NOW), {"describe_spot_price_history": 1000}),
         (health, {"describe_instance_status": 1000}),
-        (commitments, {"describe_savings_plans": 100, "describe_instances": 1000}),
         (instances, {"describe_instances": 1000}),
         (lambda client: launch_templates._old(client, "demo", NOW, "own"), {"describe_launch_templates": 200}),
         (lambda client: launch_templates._used(client, "demo"), {"describe_instances": 1000}),
     ],
-    ids=["types", "offerings", "spot prices", "health", "commitments", "instances", "templates", "templates used"],
+    ids=["types", "offerings", "spot prices", "health", "instances", "templates", "templates used"],
 )
 def test_pages_are_as_large_as_aws_gives_them(ask: Callable[[Any], object], sizes: dict[str, int]) -> None:
     client = Asked()
