@@ -14,7 +14,6 @@ from shiplap.policies.registry import POLICIES
 from tests.deletability.without_policy import belongs, run_in, tree_without, without_entry, without_modules
 
 HELD = {
-    "commitments": "the state of a decision and commands name them",
     "sleep": "scenarios, the judge, and laws of drawn clusters name it",
     "ceilings": "settings and the state of a decision name them",
 }
@@ -29,8 +28,10 @@ WHOLE = (
     "tests/unit/test_release.py",
     "tests/unit/mutation/test_simulated_seeds.py::test_all_scenarios_that_are_played_are_bundled",
     "tests/formats/test_install_file.py::test_fields_types_and_defaults",  # goldens hold the keys of all policies
+    "tests/formats/test_log_fields.py::test_fields_of_log_lines",
     "tests/formats/test_metric_names.py::test_metrics_that_are_counted",
     "tests/formats/test_stored.py::test_items",
+    "tests/formats/test_stored.py::test_objects",
 )
 """Tests that compare the whole product with something written down."""
 
