@@ -17,13 +17,11 @@ from shiplap.policies.ceilings.ceilings import (
     CeilingUse,
     SpendingView,
 )
-from shiplap.policies.sleep.sleep_input import SleepInput
-from shiplap.policies.sleep.sleep_state import NAMESPACE, NODE_POOL, SleepingScope, SleepState
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from tests.builders.nodes import node
 from tests.builders.pods import pod
-from tests.combinations.cluster_draft import TAINT, TOLERATES_TAINT, ZONES, ClusterDraft, PoolDraft, Workload
+from tests.combinations.cluster_draft import TAINT, TOLERATES_TAINT, ZONES, ClusterDraft
 from tests.conformance import given as case
 from tests.conformance.disruptions import Standing, pdb, standing
 from tests.rules import ZONE
@@ -151,23 +149,6 @@ def missed_pods(draft: ClusterDraft) -> None:
     """Pods whose node turned out too small."""
     first = draft.workloads[0].pods()[0]
     draft.fields["missed_pods"] = frozenset({first.metadata.uid})
-
-
-def sleeping_pool(draft: ClusterDraft) -> None:
-    """A NodePool that sleeps and would be preferred."""
-    draft.pools.append(PoolDraft("night", fields={"limits": {}, "weight": 30}))
-    draft.add_policy(SleepInput(_asleep(NODE_POOL, "night")))
-
-
-def sleeping_namespace(draft: ClusterDraft) -> None:
-    """A workload of a namespace that sleeps."""
-    draft.workloads.append(Workload("nightly", draft.rng.randint(1, 3), {"app": "job"}, "asleep", {"cpu": "500m"}))
-    draft.add_policy(SleepInput(_asleep(NAMESPACE, "asleep")))
-
-
-def _asleep(kind: str, name: str) -> SleepState:
-    began, wakes, ends = int(case.NOW) - 600, int(case.NOW) + 8 * _HOUR_S, int(case.NOW) + 9 * _HOUR_S
-    return SleepState(("pool-0", "night"), (SleepingScope(kind, name, began, ends, wakes),), 100)
 
 
 def hourly_ceiling(draft: ClusterDraft) -> None:

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.transport import StaticToken, Transport
 from shiplap.policies.ceilings.ceiling_input import CeilingInput
-from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan, solve
 from shiplap_cli.accounts.smallest_changes import change_proposals
@@ -26,7 +25,7 @@ from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.access import READ_ONLY
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.signals import FakeClock
-from tests.combinations.laws import Decided, Law, byte_for_byte, left_out
+from tests.combinations.laws import Decided, Law, byte_for_byte, left_out, lets_pods_wait
 from tests.property.drawn_edits import edited, edits, weaker
 
 Edit = tuple[str, ...]
@@ -95,7 +94,7 @@ def _without_empty(value: Any) -> Any:
 def _limits_that_help(before: Decided) -> str:
     """Check that the limits which explain proposes give the first pod left out a place, and one unit less does not."""
     snapshot = before.snapshot
-    if snapshot.policy(CeilingInput) or snapshot.policy(SleepInput) or not left_out(before.plan):
+    if snapshot.policy(CeilingInput) or lets_pods_wait(snapshot) or not left_out(before.plan):
         return ""
     key = left_out(before.plan)[0]
     for proposal in change_proposals(snapshot, *solve(snapshot), key):

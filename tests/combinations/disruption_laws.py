@@ -14,11 +14,10 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings, Disruptio
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.custom_resources import Budget, NodePool
-from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from tests.combinations.carrying_out import after_command, carried_out
-from tests.combinations.laws import Decided, Law
+from tests.combinations.laws import Decided, Law, lets_pods_wait
 from tests.rules import KIND, TYPE, ZONE
 
 _SAVING = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})
@@ -29,7 +28,7 @@ _MOST_DECISIONS = 12
 def _half_empty(before: Decided, rng: Random) -> Snapshot | None:
     """The plan carried out, and half of the pods gone. Claims in flight and sleep have laws of their own."""
     snapshot = before.snapshot
-    if snapshot.policy(SleepInput) is not None or any(not claim.node_name for claim in snapshot.claims):
+    if lets_pods_wait(snapshot) or any(not claim.node_name for claim in snapshot.claims):
         return None
     done = carried_out(snapshot, before.plan)
     stay = tuple(pod for pod in done.view.pods if rng.random() < 0.5)

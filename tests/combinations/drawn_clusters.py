@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 from random import Random
 from types import ModuleType
 
@@ -58,6 +59,14 @@ def options_of(*modules: ModuleType) -> dict[str, Option]:
     }
 
 
+def _kept_clusters() -> dict[str, list[str]]:
+    lines = Path(__file__).with_name("kept_clusters.txt").read_text().splitlines()
+    return {name: options.split() for name, _, options in (line.partition(": ") for line in lines)}
+
+
+_KEPT = _kept_clusters()
+"""The options of clusters that tests name, by seed and number: they stay as they are when options come and go."""
+
 OPTIONS = options_of(supply_options, pod_options, cluster_options, *policy_parts("combinations", "options"))
 """Every option by its name."""
 
@@ -87,9 +96,14 @@ def drawn(seed: int, number: int) -> DrawnCluster:
 
 
 def options_drawn(seed: int, number: int) -> list[str]:
-    """The options of the cluster of this number."""
-    rng = Random(f"{seed}-{number}-options")  # noqa: S311 - a draw for a test
-    return [name for name in OPTIONS if rng.random() < (_SHARE_OF_MOST_USED if name in MOST_USED else _SHARE)]
+    """The options of the cluster of this number. Each is drawn by itself, so that one more or less moves no other."""
+    kept = _KEPT.get(f"{seed} {number}")
+    return [name for name in OPTIONS if _is_drawn(seed, number, name)] if kept is None else [*filter(OPTIONS.get, kept)]
+
+
+def _is_drawn(seed: int, number: int, option: str) -> bool:
+    share = _SHARE_OF_MOST_USED if option in MOST_USED else _SHARE
+    return Random(f"{seed}-{number}-draws-{option}").random() < share  # noqa: S311 - a draw for a test
 
 
 def with_options(seed: int, number: int, options: Iterable[str]) -> DrawnCluster:

@@ -12,11 +12,11 @@ from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import Node, Taint
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from tests.checker import Judge
 from tests.leftovers import NodesOfPools
+from tests.policy_parts import policy_parts
 from tests.rules import HOST, KIND, TYPE
 
 
@@ -42,11 +42,11 @@ def launchable_nodes(snapshot: Snapshot, plan: Plan) -> Iterator[LaunchableNode]
 
 
 def _takes_part(judge: Judge, pool: NodePool) -> bool:
-    """A static or sleeping NodePool launches nothing for pods; one with minValues may launch no single type."""
-    sleep = judge.snapshot.policy(SleepInput)
-    asleep = sleep.state.asleep("NodePool") if sleep is not None else {}
+    """A static or closed NodePool launches nothing for pods; one with minValues may launch no single type."""
+    parts = policy_parts("combinations", "pools")
+    is_closed = any(pool.metadata.name in module.closed(judge.snapshot) for module in parts)
     least = any(rule.min_values for rule in pool.spec.template.spec.requirements)
-    return pool.spec.replicas is None and not least and pool.metadata.name not in asleep
+    return pool.spec.replicas is None and not least and not is_closed
 
 
 def arriving_nodes(snapshot: Snapshot, plan: Plan, rng: Random) -> Iterator[Node]:

@@ -19,8 +19,6 @@ from shiplap.kubernetes.objects import Pod, PodAffinityTerm
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.policies.ceilings.ceiling_input import CeilingInput
 from shiplap.policies.ceilings.ceilings import HOURLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
-from shiplap.policies.sleep.sleep_input import SleepInput
-from shiplap.policies.sleep.sleep_state import SleepState
 from shiplap.records.scheduling_record import (
     RECORDED_SNAPSHOT,
     SchedulingRecord,
@@ -164,6 +162,11 @@ def _claim(claim: PlannedClaim, *, named: bool) -> tuple[Any, ...]:
         [pod.key for pod in claim.pods],
         [pod.key for pod in claim.virtual_pods],
     )
+
+
+def lets_pods_wait(snapshot: Snapshot) -> bool:
+    """True if an optional feature decides which pods are planned for."""
+    return any(item.stage is PlanStage.PODS for item in snapshot.policies)
 
 
 def left_out(made: Plan) -> list[str]:
@@ -357,7 +360,7 @@ def _homes(decided: Decided) -> dict[str, str]:
 
 def _unrelated_pool(before: Decided, _: Random) -> Snapshot | None:
     """A NodePool of a type that does not exist, preferred to all others."""
-    if before.snapshot.policy(SleepInput) is not None:
+    if lets_pods_wait(before.snapshot):
         return None  # a pod is awake if an awake NodePool would take it, whatever its sizes
     idle = pool_of("unrelated", rule(TYPE, "In", "none.large"), weight=100, limits={})
     return _with_pools(before.snapshot, (*before.snapshot.manifests.node_pools, idle))
@@ -466,14 +469,6 @@ def _renamed_in(value: Any, names: Mapping[str, str]) -> Any:
 
 
 # Features that have nothing to do
-
-
-def _idle_sleep(before: Decided, _: Random) -> Snapshot | None:
-    """Windows, none of which is open."""
-    if before.snapshot.policy(SleepInput) is not None:
-        return None
-    armed = tuple(pool.metadata.name for pool in before.snapshot.manifests.node_pools)
-    return before.snapshot.with_policy(SleepInput(SleepState(armed, (), 100)))
 
 
 def _idle(of_policy: Callable[[Snapshot], Snapshot | None]) -> Callable[[Decided, Random], Snapshot | None]:
@@ -597,7 +592,6 @@ LAWS = (
     Law("a type that is sold out changes nothing", _unrelated_type, the_same_but_ties),
     Law("another order changes nothing", _reordered, byte_for_byte),
     Law("other names change nothing but names", _renamed, _the_same_under_other_names),
-    Law("sleep without an open window changes nothing", _idle_sleep, the_same),
     *(Law(module.NAME, _idle(module.idle), the_same) for module in policy_parts("combinations", "laws")),
     Law("a policy for reservations without any changes nothing", _idle_reservation_policy, the_same),
     Law(

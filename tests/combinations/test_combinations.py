@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from shiplap.disruption.commands import Decision, DisruptionProposal, Method, Reason
 from shiplap.errors import InvalidInput
 from shiplap.scheduling.model.snapshot import Snapshot
-from tests.combinations import command_laws, disruption_laws, played_laws
+from tests.combinations import command_laws, disruption_laws, drawn_clusters, played_laws
 from tests.combinations.carrying_out import after_command, carried_out
 from tests.combinations.drawn_clusters import COVERING, OPTIONS, Coverage, drawn, options_drawn, with_options
 from tests.combinations.every_law import EVERY_LAW
@@ -99,6 +99,23 @@ def test_a_coverage_names_what_has_not_met() -> None:
 def test_a_cluster_is_drawn_alike_again_and_another_seed_draws_another() -> None:
     assert msgspec.json.encode(drawn(SEED, 3).snapshot) == msgspec.json.encode(drawn(SEED, 3).snapshot)
     assert drawn(SEED, 3).options != drawn(SEED + 1, 3).options
+
+
+def test_an_option_that_is_gone_moves_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn_before = [options_drawn(SEED, number) for number in range(30)]
+    assert any("second_pool" in names for names in drawn_before)
+    kept = {**OPTIONS}
+    del kept["second_pool"]
+    monkeypatch.setattr(drawn_clusters, "OPTIONS", kept)
+    for number, names in enumerate(drawn_before):
+        assert options_drawn(SEED, number) == [name for name in names if name != "second_pool"]
+
+
+@pytest.mark.parametrize(("seed", "number"), [(7, 44), (31337, 502)])
+def test_a_cluster_that_once_broke_a_law_keeps_its_options(seed: int, number: int) -> None:
+    """The first has options that a law of topology needs, the second those of a known defect."""
+    needed = {7: "zone_affinity", 31337: "capacity_buffer"}
+    assert needed[seed] in options_drawn(seed, number)
 
 
 def test_leaving_out_an_option_leaves_the_details_of_the_others() -> None:
