@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from math import ceil
 
+import msgspec
 from msgspec.structs import replace
 
 from benchmarks.shared.bars import exit_code
@@ -27,7 +28,8 @@ from shiplap.policies.ceilings.ceilings import Ceiling
 from shiplap.policies.ceilings.ledger import HOUR_S
 from shiplap.policies.sleep.sleep_settings import WindowSettings
 from shiplap.policies.sleep.sleep_windows import parse_window, spans_of
-from shiplap_lab.scenarios.scenario import Play, PodGroup, ScenarioSleep, Wave, load
+from shiplap_lab.policies.sleep_scenario import ScenarioSleep
+from shiplap_lab.scenarios.scenario import Play, PodGroup, Wave, load
 from shiplap_lab.simulation.run import Simulation
 
 WEEK_H = 168.0
@@ -89,12 +91,12 @@ class Week:
 
 def week_of(pods: int, budget: str, *, sleep: bool) -> Play:
     """The scenario."""
-    play = load("nights")
+    play = load("sleep")
     asleep = ScenarioSleep(("dev",), 1000, tuple(map(WindowSettings, WINDOWS)), rehearsed=1.0)
     groups = (PodGroup("dev", cpu="900m", memory="1Gi", spec=_POOL),)
     scenario = replace(
         play.scenario,
-        sleep=asleep if sleep else None,
+        sleep=msgspec.to_builtins(asleep) if sleep else None,
         ceilings=(Ceiling(monthly=1_000_000.0),),
         groups=groups,
         waves=(Wave("dev", pods),),

@@ -20,6 +20,7 @@ from shiplap_lab.judge import judge as judged
 from shiplap_lab.judge import raw_json
 from shiplap_lab.judge.judge import Judge
 from shiplap_lab.judge.promises import Promise
+from shiplap_lab.judge.raw_json import ClaimItem
 from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.mutants import planted
@@ -548,6 +549,31 @@ def test_an_eviction_that_was_under_way_may_take_effect_after_a_node_stays_that_
     region.now += 121
     assert refused(region, "web-2", "node-a")
     assert region.told.count(Promise.OWN_PODS) == 1
+
+
+def one_leaves(key: tuple[str, str, str], claim: ClaimItem, pod: dict[str, Any] | None) -> str:
+    """A rule that lets node `a` leave with pod `web-1`."""
+    if pod is None:
+        return "" if key == ("shiplap", "demo", "a") else f"{claim.name} leaves"
+    return "" if pod["metadata"]["name"] == "web-1" else f"a pod of {key} is awake"
+
+
+def test_a_node_leaves_for_an_optional_feature_only_as_its_rule_allows() -> None:
+    region = Region()
+    region.node("a", state="Draining", failure="Asleep")
+    assert region.told == [Promise.ASLEEP], "there is no rule"
+
+    region = Region()
+    region.judge.leaving_rules["Asleep"] = one_leaves
+    region.node("a", state="Draining", failure="Asleep")
+    region.has("pods", pod("web-1", node="node-a"), pod("web-2", node="node-a"))
+    delete(region, pod("web-1", node="node-a"))
+    assert region.told == []
+    delete(region, pod("web-2", node="node-a"))
+    assert region.told == [Promise.ASLEEP]
+    region.node("b", state="Draining", failure="Asleep")
+    region.node("c", state="Draining", failure="Drifted")
+    assert region.told == [Promise.ASLEEP] * 2
 
 
 def test_protection_holds_until_a_pods_last_moment() -> None:

@@ -16,8 +16,10 @@ from shiplap.policies.sleep.sleeping_pods import SleepingPods
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.judge import sleep_rules
 from shiplap_lab.judge.promises import Promise
+from shiplap_lab.policies.sleep_judge import SleepRule
+from shiplap_lab.policies.sleep_scenario import Night, night_of, sleep_of
 from shiplap_lab.scenarios.scenario import load
-from shiplap_lab.simulation.chaos import Night, draw_faults, night_of
+from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.mutants import planted
 from shiplap_lab.simulation.run import Simulation
 from tests.thoroughness import draws
@@ -28,7 +30,7 @@ START = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp())
 
 
 def test_nights_keep_every_promise_and_nodes_leave_in_them() -> None:
-    play = load("nights")
+    play = load("sleep")
     outcome = Simulation(play, 1, draw_faults(play.scenario, 1), play.scenario.hours).play()
 
     assert outcome.violations == ()
@@ -42,7 +44,7 @@ def test_the_judge_notices_that_an_awake_pod_was_evicted_for_sleep(monkeypatch: 
         return ""
 
     monkeypatch.setattr(SleepingPods, "awake_because", all_sleep)
-    play = load("nights")
+    play = load("sleep")
 
     outcome = Simulation(play, 1, (), 1.0).play()
 
@@ -59,18 +61,20 @@ def test_the_judge_notices_that_an_awake_pod_was_evicted_for_sleep(monkeypatch: 
 )
 def test_planted_defects_of_sleep_are_found(mutant: str, seed: int, promise: Promise) -> None:
     with planted(mutant):
-        outcome = Simulation(load("nights"), seed, (), 1.8).play()
+        outcome = Simulation(load("sleep"), seed, (), 1.8).play()
     assert [violation.promise for violation in outcome.violations] == [promise]
 
 
 def test_a_narrowed_pool_that_has_rehearsed_sleeps_in_its_own_hours() -> None:
-    run = Simulation(load("nights"), 0, (), 1.8)
+    run = Simulation(load("sleep"), 0, (), 1.8)
     assert run.play().violations == ()
-    assert any(claim.startswith("dev-") for _, _, claim in run.judge.asleep)
+    rule = run.judge.leaving_rules["Asleep"]
+    assert isinstance(rule, SleepRule)
+    assert any(claim.startswith("dev-") for _, _, claim in rule.left)
 
 
 def test_seeds_draw_rehearsals_annotations_and_wakes() -> None:
-    sleep = load("nights").scenario.sleep
+    sleep = sleep_of(load("sleep").scenario)
     nights = [night_of(sleep, seed) for seed in range(50)]
 
     for drawn in ({item.rehearsed for item in nights}, {bool(item.hours) for item in nights}):
@@ -81,13 +85,13 @@ def test_seeds_draw_rehearsals_annotations_and_wakes() -> None:
 
 
 WINDOWS_END_S = {True: 135 * 60, False: 150 * 60}
-"""When the last window of `nights` ends, in seconds after the beginning, by whether an annotation narrows it."""
+"""When the last window of `sleep` ends, in seconds after the beginning, by whether an annotation narrows it."""
 
 
 @pytest.mark.parametrize("seed", [0, 1, 5, 10, 11])
 def test_pods_that_slept_have_nodes_soon_after_a_wake_and_when_the_windows_end(seed: int) -> None:
-    play = load("nights")
-    night = night_of(play.scenario.sleep, seed)
+    play = load("sleep")
+    night = night_of(sleep_of(play.scenario), seed)
     run = Simulation(play, seed, (), play.scenario.hours)
     begun, waiting = run.loop.now(), dict[float, int]()
     run.observers.append(lambda: waiting.update({run.loop.now() - begun: len(run.pending())}))
@@ -104,7 +108,7 @@ def test_pods_that_slept_have_nodes_soon_after_a_wake_and_when_the_windows_end(s
 
 
 def test_no_node_has_to_leave_in_a_night_in_which_the_api_server_is_away_for_long() -> None:
-    sleep = load("nights").scenario.sleep
+    sleep = sleep_of(load("sleep").scenario)
     assert night_of(sleep, 14).must_sleep
     assert night_of(sleep, 14, [Fault("api-down", 44, 20), Fault("lose", 44, 62)]).must_sleep
     assert not night_of(sleep, 14, [Fault("api-down", 44, 62)]).must_sleep

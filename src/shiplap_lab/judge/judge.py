@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from shiplap_lab.judge import raw_json, sleep_rules
+from shiplap_lab.judge import raw_json
 from shiplap_lab.judge.decisions import COMMAND_REASONS, ENDED, OVER, ClaimKey, DecisionJudge, canonical
 from shiplap_lab.judge.dollar_rules import LEAVING, DollarJudge, PriceOf
 from shiplap_lab.judge.promises import Promise, Violation
@@ -41,10 +41,12 @@ _NEXT = {
 _REMEMBERED = 20_000  # changes of where pods are, for snapshots as of earlier versions
 _BEFORE_LAUNCH, _EMPTIED = ("Planned", "Launching"), ("Draining", "Terminating")
 _UNDER_WAY_S = 120.0  # so long after a node has left, or stays, an eviction may take effect that was asked for before
+_OPTIONAL = {"Asleep": Promise.ASLEEP}  # the promises about nodes that leave for reasons of optional features
 _EMPTIED_FOR = (*COMMAND_REASONS, "SpotInterruption", "RebalanceRecommendation")  # their machines still run
 
 Place = tuple[str, bool]  # the node of a pod, and whether the pod was asked to end
 Key = tuple[str, str, str]  # install, cluster and name
+LeavingRule = Callable[[Key, ClaimItem, Json | None], str]  # how a node that leaves, or evicts a pod, breaks a rule
 
 
 class ClusterObjects:
@@ -134,8 +136,7 @@ class Judge:
 
     Attributes:
         violations: in the order in which they were found.
-        sleep: what sleeps in all clusters, as it is written, with `rehearsed`, `hours` and `wokenAt` if there are any.
-        asleep: the windows of each node that left for sleep.
+        leaving_rules: of optional features, by the reason for which they let nodes leave.
     """
 
     def __init__(
@@ -177,8 +178,7 @@ class Judge:
         self._alone_since: dict[str, float] = {}
         self._clusters: dict[str, ClusterObjects] = {}
         self._lost: set[str] = set()
-        self.sleep: Json | None = None
-        self.asleep: dict[Key, list[Json]] = {}
+        self.leaving_rules: dict[str, LeavingRule] = {}
 
     def found(self, promise: Promise, detail: str) -> None:
         """Note a violation; of promises about a run as a whole, whoever plays it does."""
@@ -192,8 +192,8 @@ class Judge:
         before = self._claims.get(key)
         self._written.setdefault((install, claim.token), {}).setdefault(claim.name, claim.created_at)
         self._note_claim(key, claim)
-        if claim.state == "Draining" and claim.failure == "Asleep" and (before is None or before.state != "Draining"):
-            self._check_asleep(key, claim)
+        if claim.state == "Draining" and claim.failure in _OPTIONAL and (before is None or before.state != "Draining"):
+            self._check_leaving(key, claim)
         if before is None:
             self._check_choice(claim, claim.preferred_spot or {})
             self._note_plan(claim)
@@ -209,14 +209,11 @@ class Judge:
             self._check_instance(key, before, claim)
         self._decisions_of(install).claim_written(claim)
 
-    def _check_asleep(self, key: Key, claim: ClaimItem) -> None:
-        """A node begins to leave for sleep: it is of an armed NodePool, and a window is open that is no rehearsal."""
-        sleep = self.sleep or {"windows": (), "nodePools": ()}
-        self.asleep[key] = sleep_rules.may_leave(sleep, self._start, self._now(), self._apart_s, claim.node_pool)
-        if not self.asleep[key]:
-            self.found(Promise.ASLEEP, f"{claim.name} of {claim.node_pool} leaves while nothing of it sleeps")
-        elif len(self.asleep) > sleep["mostNodes"]:
-            self.found(Promise.ASLEEP, f"{len(self.asleep)} nodes left, {sleep['mostNodes']} may")
+    def _check_leaving(self, key: Key, claim: ClaimItem) -> None:
+        """A node begins to leave for a reason of an optional feature: a rule allows it."""
+        rule, none_allows = self.leaving_rules.get(claim.failure), f"nothing lets {claim.name} leave: {claim.failure}"
+        if broken := rule(key, claim, None) if rule is not None else none_allows:
+            self.found(_OPTIONAL[claim.failure], broken)
 
     def _check_choice(self, claim: ClaimItem, preferred: Json) -> None:
         """Because of the risk a claim asks for no fewer than fifteen offerings, in two zones if it may be in two."""
@@ -357,10 +354,9 @@ class Judge:
             return
         if self._is_pressed(claim, pod):
             return
-        if claim.failure == "Asleep" and self.sleep is not None:
-            windows = self.asleep.get((install, cluster, claim.name), [])
-            if not sleep_rules.sleeps(self.sleep, windows, claim.node_pool, pod):
-                self.found(Promise.ASLEEP, f"{name} is awake and was evicted from {claim.name}, which leaves for sleep")
+        rule = self.leaving_rules.get(claim.failure)
+        if rule is not None and (broken := rule((install, cluster, claim.name), claim, pod)):
+            self.found(_OPTIONAL[claim.failure], broken)
         left_at = self._left_at.get((install, cluster, claim.name))
         is_leaving = claim.state in (LEAVING if self._sampled else _EMPTIED)
         if not is_leaving and (left_at is None or self._now() > left_at + _UNDER_WAY_S):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.manifests.custom_resources import Manifests
 from shiplap.policies.policy_settings import PolicySettings
 from shiplap.policies.registry import parts
+from shiplap.settings import Settings
 from shiplap_lab.fakes.faults import Faults
+from shiplap_lab.faults.fault import Fault
 from shiplap_lab.judge.dollar_rules import DollarJudge
+from shiplap_lab.judge.judge import Judge
 from shiplap_lab.scenarios.scenario import Scenario
 
 PlantedDefect = tuple[Callable[[], list[tuple[Any, str, Any]]], tuple[str, ...]]
@@ -28,6 +32,59 @@ class AccountPlay(NamedTuple):
     sold: Catalog
     list_price: Callable[[str], float]
     ports: tuple[dict[str, dict[str, object]], ...]
+
+
+class PlayedInstall(Protocol):
+    """An install of a simulation; `policy_ports` are its fake ports by the names of features and ports."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def policy_ports(self) -> dict[str, dict[str, object]]: ...
+
+
+class PolicyWorld(NamedTuple):
+    """The parts of a run that features act on. `now` is in epoch seconds; `record` writes a line of the trace.
+
+    The clocks of functions are up to `apart_s` away from `now`.
+    """
+
+    now: Callable[[], float]
+    installs: tuple[PlayedInstall, ...]
+    judge: Judge
+    record: Callable[[str], None]
+    apart_s: float
+
+
+class PolicyRun:
+    """A feature in one run of the simulation, beside its functions. It overrides the points at which it does something.
+
+    Attributes:
+        rests: idle minutes may be left out; not if time alone changes what the feature does.
+    """
+
+    rests = True
+
+    def manifests(self, written: Manifests) -> Manifests:
+        """Return the manifests of a cluster as this run has them."""
+        return written
+
+    def begin(self, world: PolicyWorld) -> None:
+        """Prepare the run: installs and judge are there, and no time has passed."""
+
+    def moments(self) -> tuple[tuple[float, Callable[[], None]], ...]:
+        """Return what happens once the run plays, each with its seconds since the beginning."""
+        return ()
+
+    def unmet(self) -> str:
+        """Return what the run should have brought about and did not; empty if there is nothing."""
+        return ""
+
+
+def runs_of_policies(scenario: Scenario, seed: int, faults: Sequence[Fault]) -> tuple[PolicyRun, ...]:
+    """Return what features do in a run."""
+    return tuple(module.run(scenario, seed, faults) for _, module in parts("shiplap_lab", "run"))
 
 
 def settings_of_policies(scenario: Scenario) -> list[PolicySettings]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from shiplap.policies.policy_settings import PolicySettings
 from shiplap.policies.sleep import sleep_state
+from shiplap_lab.policies.sleep_scenario import sleep_of
 from shiplap_lab.scenarios.scenario import Scenario
 
 Patches = list[tuple[Any, str, Any]]
@@ -13,7 +14,8 @@ Patches = list[tuple[Any, str, Any]]
 
 def settings(scenario: Scenario) -> PolicySettings | None:
     """Return the settings of each cluster of a scenario; None where nothing sleeps."""
-    return None if scenario.sleep is None else scenario.sleep.settings
+    sleep = sleep_of(scenario)
+    return None if sleep is None else sleep.settings
 
 
 def _rehearses_nothing() -> Patches:
@@ -32,8 +34,8 @@ def _ignores_wakes() -> Patches:
 
 
 MUTANTS = {
-    "rehearses nothing": (_rehearses_nothing, ("nights",)),
-    "rehearses for ever": (_rehearses_for_ever, ("nights",)),
-    "ignores wakes": (_ignores_wakes, ("nights",)),
+    "rehearses nothing": (_rehearses_nothing, ("sleep",)),
+    "rehearses for ever": (_rehearses_for_ever, ("sleep",)),
+    "ignores wakes": (_ignores_wakes, ("sleep",)),
 }
 """Planted defects by name: the patches, and the scenarios that find them."""

@@ -23,7 +23,7 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import Document, read_documents, read_file
 from shiplap.manifests.files.loading import check_documents
 from shiplap.policies.ceilings.ceilings import Ceiling
-from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.policies.registry import parts
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kinds import KINDS
 
@@ -37,11 +37,11 @@ Constraint = Literal["spread", "pod-affinity", "volume-zone", "preemption"]
 InterruptionKind = Literal["spot", "rebalance"]
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+class ScenarioPart(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     """Base of everything in a Scenario."""
 
 
-class ScenarioCluster(_Part, frozen=True):
+class ScenarioCluster(ScenarioPart, frozen=True):
     """One cluster: settings that differ from the defaults, and objects it starts with.
 
     `manifests` is a folder beside the scenario's file; without it the manifests in that file apply.
@@ -57,32 +57,7 @@ class ScenarioCluster(_Part, frozen=True):
     ceilings: tuple[Ceiling, ...] = ()
 
 
-class ScenarioSleep(_Part, frozen=True):
-    """The sleep settings of every cluster, as in shiplap.yaml, and the shares for what the seed draws.
-
-    In a share `rehearsed` of all seeds the functions have seen the windows of the week before. In a share `narrowed`
-    NodePools have these annotations `hours`. In a share `woken` somebody wakes all clusters, up to half an hour after
-    the minute `woken_from`. Where nobody does after a rehearsal, a node has to be about to leave if `must_sleep`,
-    unless an API server is away for long.
-    """
-
-    node_pools: tuple[str, ...]
-    most_nodes: int
-    windows: tuple[WindowSettings, ...]
-    rehearsed: float = 0.0
-    hours: dict[str, str] = {}
-    narrowed: float = 0.0
-    woken: float = 0.0
-    woken_from: float = 0.0
-    must_sleep: bool = False
-
-    @property
-    def settings(self) -> SleepSettings:
-        """For a cluster's settings."""
-        return SleepSettings(self.node_pools, self.most_nodes, self.windows)
-
-
-class ScenarioSavingsPlan(_Part, frozen=True):
+class ScenarioSavingsPlan(ScenarioPart, frozen=True):
     """A Savings Plan whose rates are so far below on-demand prices; with a `family` an EC2 Instance Savings Plan."""
 
     dollars_per_hour: float
@@ -90,7 +65,7 @@ class ScenarioSavingsPlan(_Part, frozen=True):
     family: str = ""
 
 
-class ScenarioImage(_Part, frozen=True):
+class ScenarioImage(ScenarioPart, frozen=True):
     """An AMI of the played world, found through `ssm_parameters`. `architecture` x86_64 or arm64."""
 
     id: str
@@ -100,7 +75,7 @@ class ScenarioImage(_Part, frozen=True):
     ssm_parameters: tuple[str, ...] = ()
 
 
-class NodeMemoryRule(_Part, frozen=True):
+class NodeMemoryRule(ScenarioPart, frozen=True):
     """The memory that nodes of some types (globs) on some AMIs (globs) really have; the last matching rule counts.
 
     `memory` is a quantity. Else the memory lies at a share `between` the careful bound (0) and what EC2 states (1),
@@ -118,7 +93,7 @@ class NodeMemoryRule(_Part, frozen=True):
         return fnmatchcase(instance_type, self.instance_type) and fnmatchcase(ami, self.ami)
 
 
-class PodGroup(_Part, frozen=True):
+class PodGroup(ScenarioPart, frozen=True):
     """Pods that are alike; `spec` is merged into each pod's spec, `max_unavailable` makes a PodDisruptionBudget.
 
     A group of the scenario is a ReplicaSet whose number follows waves and rhythms. One of a step is `count` pods
@@ -138,7 +113,7 @@ class PodGroup(_Part, frozen=True):
     max_unavailable: int | None = None
 
 
-class Wave(_Part, frozen=True):
+class Wave(ScenarioPart, frozen=True):
     """From minute `at` on, a group of a cluster (empty: of all) has so many replicas."""
 
     group: str
@@ -147,7 +122,7 @@ class Wave(_Part, frozen=True):
     cluster: str = ""
 
 
-class Rhythm(_Part, frozen=True):
+class Rhythm(ScenarioPart, frozen=True):
     """A group whose replicas follow the day, every `step_minutes`: a workload's trace as a formula.
 
     At hour h they are `low + (high - low) · max(0, sin(π·(h - peak_hour + 6) / 12))`, on the sixth and seventh day of a
@@ -163,7 +138,7 @@ class Rhythm(_Part, frozen=True):
     step_minutes: float = 15.0
 
 
-class Outage(_Part, frozen=True):
+class Outage(ScenarioPart, frozen=True):
     """From now on EC2 has no capacity for these offerings (globs); `over` ends it."""
 
     instance_type: str = "*"
@@ -172,7 +147,7 @@ class Outage(_Part, frozen=True):
     over: bool = False
 
 
-class Interruption(_Part, frozen=True):
+class Interruption(ScenarioPart, frozen=True):
     """An event of EC2 for the instances of the first `nodes` nodes, by name, that pods of a group run on.
 
     It is the spot interruption warning or the rebalance recommendation. `shiplap lab dev` lets an instance that spot
@@ -184,7 +159,7 @@ class Interruption(_Part, frozen=True):
     nodes: int = 1
 
 
-class Expectation(_Part, frozen=True):
+class Expectation(ScenarioPart, frozen=True):
     """Something the step must bring about; only the fields that are written are checked.
 
     `pods` names the group looked at: all its pods must be bound, unless `unschedulable` is given: then none may be, and
@@ -211,7 +186,7 @@ class Expectation(_Part, frozen=True):
     untouched: tuple[str, ...] = ()
 
 
-class ScenarioStep(_Part, frozen=True):
+class ScenarioStep(ScenarioPart, frozen=True):
     """One move, done in this order: the world changes, objects and pods appear, things settle, expectations are met.
 
     `delete` takes pods away for good, whoever owns them: globs of their `namespace/name`. While a step with `disrupt`
@@ -231,7 +206,7 @@ class ScenarioStep(_Part, frozen=True):
     expect: tuple[Expectation, ...] = ()
 
 
-class Scenario(_Part, frozen=True):
+class Scenario(ScenarioPart, frozen=True):
     """A play. `chaos` faults are drawn from the seed within the first `chaos_minutes`, of `chaos_kinds`; with
     `chaos_hours` they begin within so many hours. It begins at `begins`, in UTC, if that is given.
 
@@ -243,7 +218,8 @@ class Scenario(_Part, frozen=True):
     pod may get at most `most_nodes_per_pod` nodes because it waits, and one more for each that was taken away from it;
     as many from commands that were given up, beside the one that moves it. No pod may wait longer than
     `patience_minutes`; without them (0) they may until all is well. `devices` are what device plugins report on each
-    node some time after it is Ready. `sleep` is that of every cluster. A campaign fails if one of the `constraints`
+    node some time after it is Ready. `sleep` is that of every cluster, a
+    `ScenarioSleep`. A campaign fails if one of the `constraints`
     hardly ever keeps a pod off a node. `ceilings` in dollars are those of the account, which all clusters share.
     `reserved_instances`, by type, are regional Reserved Instances of the account that all clusters count on, and
     `savings_plans` its Savings Plans; where both are written, a seed has either or both.
@@ -278,7 +254,7 @@ class Scenario(_Part, frozen=True):
     placement: Literal["none", "nominate", "bind", "any"] = "nominate"
     spot_risk: Literal["off", "observe", "prefer"] = "off"
     watched: float = 0.0
-    sleep: ScenarioSleep | None = None
+    sleep: dict[str, Any] | None = None
     ceilings: tuple[Ceiling, ...] = ()
     reserved_instances: dict[str, int] = {}
     savings_plans: tuple[ScenarioSavingsPlan, ...] = ()
@@ -334,6 +310,8 @@ def load(name: str) -> Play:
         raise InvalidInput(str(path), f"expected one document of kind {KIND}, found {len(plays)}")
     try:
         scenario = msgspec.convert(plays[0].data, Scenario)
+        for _, module in parts("shiplap_lab", "scenario"):
+            module.check(scenario)
     except msgspec.ValidationError as error:
         raise InvalidInput(str(path), str(error), document=KIND) from error
     _check_names(scenario, path)

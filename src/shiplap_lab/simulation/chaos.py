@@ -1,17 +1,15 @@
-"""The chances of a seed: its faults, its night, its waves."""
+"""The chances of a seed: its faults, its placement, its waves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from math import ceil, inf, pi, sin
+from collections.abc import Iterator
+from math import ceil, pi, sin
 from random import Random
-
-import msgspec
 
 from shiplap.flows.lifecycle.pod_placement import BIND, NOMINATE, NONE
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kinds import FAULTS, KINDS
-from shiplap_lab.scenarios.scenario import Scenario, ScenarioSleep, Wave
+from shiplap_lab.scenarios.scenario import Scenario, Wave
 
 ANY = "any"
 """The value of `placement` that leaves the choice to the seed."""
@@ -38,34 +36,6 @@ def placement(scenario: Scenario, seed: int) -> str:
 def is_watched(scenario: Scenario, seed: int) -> bool:
     """True if the watch function itself runs; else the simulation imitates it."""
     return Random(f"{seed}:watch").random() < scenario.watched  # noqa: S311 - repeatable chance
-
-
-class Night(msgspec.Struct, frozen=True):
-    """One seed's draw for a scenario's sleep: whether windows were rehearsed before, and which annotations there are.
-
-    Somebody wakes the clusters `woken_at_s` after the beginning, or never: inf. If it `must_sleep`, a node is to leave.
-    """
-
-    rehearsed: bool = False
-    hours: dict[str, str] = {}
-    woken_at_s: float = inf
-    must_sleep: bool = False
-
-
-_MOST_DOWN_MINUTES = 20.0
-"""An API server that is longer away can leave no time to sleep: nodes do not leave for the rest of a window."""
-
-
-def night_of(sleep: ScenarioSleep | None, seed: int, faults: Iterable[Fault] = ()) -> Night:
-    """Return the night that this seed draws, and whether its faults leave time to sleep."""
-    if sleep is None:
-        return Night()
-    chance = Random(f"{seed}:night")  # noqa: S311 - repeatable chance
-    rehearsed, narrowed, woken = (chance.random() < share for share in (sleep.rehearsed, sleep.narrowed, sleep.woken))
-    woken_at_s = round(60 * (sleep.woken_from + chance.uniform(0, 30)))
-    has_time = not any(fault.kind == "api-down" and fault.minutes > _MOST_DOWN_MINUTES for fault in faults)
-    must_sleep = sleep.must_sleep and rehearsed and not woken and has_time
-    return Night(rehearsed, sleep.hours if narrowed else {}, woken_at_s if woken else inf, must_sleep)
 
 
 def waves_of_rhythms(scenario: Scenario, seed: int, hours: float) -> Iterator[Wave]:

@@ -23,8 +23,6 @@ from shiplap.flows.watch.watch import hints_of
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Event, Pod, RawObject
-from shiplap.manifests.custom_resources import Manifests
-from shiplap.manifests.shiplap_annotations import SLEEP
 from shiplap.policies.policy_settings import chosen
 from shiplap.ports import BusEvent, FleetOverride, FleetRequest, Instance
 from shiplap.records.disruption_record import decided_again, read
@@ -46,7 +44,13 @@ from shiplap_lab.faults.instances.spot_notices import advise
 from shiplap_lab.faults.manifest_objects import ShownManifests
 from shiplap_lab.judge.judge import Judge
 from shiplap_lab.judge.promises import Promise, Violation
-from shiplap_lab.policies.policy_plays import AccountPlay, begin_accounts, settings_of_policies
+from shiplap_lab.policies.policy_plays import (
+    AccountPlay,
+    PolicyWorld,
+    begin_accounts,
+    runs_of_policies,
+    settings_of_policies,
+)
 from shiplap_lab.scenarios.scenario import (
     Constraint,
     InterruptionKind,
@@ -58,7 +62,7 @@ from shiplap_lab.scenarios.scenario import (
     Wave,
 )
 from shiplap_lab.scenarios.workload import create_object, remove_pod
-from shiplap_lab.simulation.chaos import Night, is_watched, night_of, placement, waves_of_rhythms
+from shiplap_lab.simulation.chaos import is_watched, placement, waves_of_rhythms
 from shiplap_lab.simulation.due_steps import DueSteps
 from shiplap_lab.simulation.idle_minutes import IdleMinutes
 from shiplap_lab.simulation.manifest_promises import ManifestPromises, with_live_manifests
@@ -165,14 +169,17 @@ class Simulation:
     ) -> None:
         """`skips_idle`: leave out idle minutes where that has the same effects, as in scenarios with rhythms.
 
-        `skips_quiet`: leave out those of the quiet hour at the end, too, in any scenario without sleep.
+        `skips_quiet`: leave out those of the quiet hour at the end, too, in any scenario in which time alone changes
+        nothing.
 
         `disruption` bounds what may be disrupted for money, for all clusters.
         """
         scenario = play.scenario
         refuse_unplayable(play)
-        self._night, self._disruption = night_of(scenario.sleep, seed, faults), disruption or DisruptionSettings()
-        play = replace(play, manifests={name: _narrowed(of, self._night) for name, of in play.manifests.items()})
+        self._disruption = disruption or DisruptionSettings()
+        self._policy_runs = runs_of_policies(scenario, seed, faults)
+        for run in self._policy_runs:
+            play = replace(play, manifests={name: run.manifests(of) for name, of in play.manifests.items()})
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
         self._waves = (*scenario.waves, *waves_of_rhythms(scenario, seed, hours))
         self.loop = EventLoop(FakeClock() if scenario.begins is None else FakeClock(scenario.begins.timestamp()))
@@ -212,15 +219,13 @@ class Simulation:
         self._changes = {name: ClusterChanges(made.informer, self.loop.now) for name, made in self.clusters.items()}
         for install in self.installs.values():
             install.connect(self.clusters)
-            if self._night.rehearsed:
-                install.rehearse()
         # The others are short, and their seeds keep their traces.
-        # What sleeps changes with time alone.
-        rests = bool(scenario.rhythms) and self._threads is None and scenario.sleep is None
+        rests = bool(scenario.rhythms) and self._threads is None and all(run.rests for run in self._policy_runs)
         self.faults.latency_by_moment = rests
         self._skips_idle, self._skips_quiet = rests and skips_idle, skips_quiet
         self._idle_minutes = IdleMinutes(self.loop, self.faults, self.clusters, tuple(self.installs.values()))
         self.judge = self._seated_judge()
+        self._begin_policies()
         self._facts, self._due_steps, self._tellings = self._hear_tellings()
         self._commit_account()
         self.observers: list[Callable[[], object]] = []
@@ -285,6 +290,13 @@ class Simulation:
         for install in self.installs.values():
             install.functions.route(event)
 
+    def _begin_policies(self) -> None:
+        """Optional features prepare the run."""
+        installs = tuple(self.installs.values())
+        world = PolicyWorld(self.loop.now, installs, self.judge, self.trace.record, self._clocks_apart_s)
+        for run in self._policy_runs:
+            run.begin(world)
+
     def _commit_account(self) -> None:
         """AWS shows what optional features count on; the judge knows what that pays."""
         list_price = partial(price, self.sold, zone="", capacity_type="on-demand")
@@ -304,9 +316,6 @@ class Simulation:
             price=partial(price, self.sold),
             clocks_apart_s=self._clocks_apart_s,
         )
-        if self._play.scenario.sleep is not None:
-            night = {"rehearsed": self._night.rehearsed, "hours": self._night.hours}
-            judge.sleep = msgspec.to_builtins(self._play.scenario.sleep) | night
         judge.dollars.ceilings = _ceilings(self._play.scenario)
         for name, cluster in self.clusters.items():
             cluster.server.on_write(partial(judge.object_written, name))
@@ -388,8 +397,8 @@ class Simulation:
             self.loop.after(wave.at * 60, partial(self._wave, wave))
         for number, fault in enumerate(self._planned):
             self.loop.after(fault.at * 60, partial(self._begin, number, fault))
-        if self._night.woken_at_s < inf:
-            self.loop.after(self._night.woken_at_s, self._wake)
+        for at_s, act in (moment for run in self._policy_runs for moment in run.moments()):
+            self.loop.after(at_s, act)
         self.loop.every(_LOOK_S, self._look, first_s=_LOOK_S, rests=True)
         for number, install in enumerate(self.installs.values()):
             self.loop.every(3600.0, partial(self._expire, install), first_s=3600.0)
@@ -535,12 +544,6 @@ class Simulation:
                 groups.scale(wave.group, wave.replicas)
         self.trace.record("wave", group=wave.group, replicas=wave.replicas)
 
-    def _wake(self) -> None:
-        for install in self.installs.values():
-            install.wake()
-        self.judge.sleep = {**(self.judge.sleep or {}), "wokenAt": self.loop.now()}
-        self.trace.record("woken")
-
     def _launched(self, instance: Instance, request: FleetRequest, override: FleetOverride) -> None:  # noqa: ARG002
         self.trace.record(
             "launched", instance=instance.id, type=instance.instance_type, zone=instance.zone, token=request.token
@@ -653,9 +656,9 @@ class Simulation:
             self._replay()
         if self._manifest_promises is not None and is_at_rest:
             self._manifest_promises.judge_objects()
-        tried = bool(self.judge.asleep) or any(install.counted_sleepers for install in self.installs.values())
-        if self._night.must_sleep and not tried and not self.judge.violations:
-            self.judge.found(Promise.EXPECTED, "windows were rehearsed, and no node was to leave for sleep")
+        for unmet in filter(None, [run.unmet() for run in self._policy_runs]):
+            if not self.judge.violations:
+                self.judge.found(Promise.EXPECTED, unmet)
         self.judge.check_ledger()
         self._tellings.check_end()
         ledger, unclaimed = self.judge.ledger()
@@ -795,16 +798,6 @@ def _listening(found: Callable[[str], object]) -> Iterator[None]:
         logger.handlers = handlers
         logger.setLevel(level)
         logger.propagate = propagate
-
-
-def _narrowed(manifests: Manifests, night: Night) -> Manifests:
-    """With the annotations of a night."""
-    pools = []
-    for pool in manifests.node_pools:
-        hours = night.hours.get(pool.metadata.name)
-        noted = pool.metadata.annotations | ({SLEEP: hours} if hours else {})
-        pools.append(replace(pool, metadata=replace(pool.metadata, annotations=noted)))
-    return replace(manifests, node_pools=tuple(pools))
 
 
 def _ceilings(scenario: Scenario) -> dict[str, list[dict[str, Any]]]:

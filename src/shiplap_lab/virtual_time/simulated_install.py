@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import WarmMemory, counted_errors
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.readiness.joins import JoinHistory
-from shiplap.policies.sleep.sleep_settings import SleepSettings
-from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_state, with_rehearsals
 from shiplap.ports import Clock, Instance
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
@@ -31,7 +28,6 @@ from shiplap_lab.fakes.stores import (
     FakeStatus,
 )
 from shiplap_lab.policies.policy_plays import fake_ports, ports_of
-from shiplap_lab.policies.sleep_fakes import FakeSleep
 from shiplap_lab.virtual_time.checked_fakes import CheckedCluster, CheckedCompute, CheckedState, QueueTimers, RoutingBus
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
@@ -40,8 +36,6 @@ from shiplap_lab.virtual_time.lasting_watches import CheckedSnapshots, ClusterWi
 from shiplap_lab.virtual_time.supply import MovingCatalogSource
 from shiplap_lab.virtual_time.trace import Trace
 from shiplap_lab.virtual_time.virtual_threads import VirtualThreads
-
-_WEEK_S, _SEEN_EVERY_S = 7 * 24 * 3600, 600
 
 MakeState = Callable[[FaultInjector, Clock], CheckedState]
 
@@ -73,7 +67,6 @@ class SimulatedInstall:
         self.state = make_state(faults, loop.clock)
         self.capacity = FakeCapacity(faults)
         self.policy_ports = fake_ports(faults)
-        self.sleep = cast("FakeSleep", self.policy_ports["sleep"]["sleep"])
         self.memory = FakeMemory(faults)
         self.status = FakeStatus(faults)
         self.catalog = FakeCatalog(sold, faults)
@@ -98,26 +91,6 @@ class SimulatedInstall:
     def _start_container(self) -> SimulatedContainer:
         self._containers += 1
         return SimulatedContainer(self, ContainerClock(self.stage.faults, self._containers))
-
-    def rehearse(self) -> None:
-        """The functions have seen the windows of the week before, and noted what was a rehearsal."""
-        now = int(self.stage.loop.now())
-        for cluster in self.settings.clusters:
-            sleep, pools, notes = cluster.policy(SleepSettings), cluster.manifests.node_pools, SleepNotes()
-            for at in range(now - _WEEK_S, now, _SEEN_EVERY_S):
-                if sleep is not None and sleep_state(sleep, pools, JoinHistory(), notes, at).scopes:
-                    notes = with_rehearsals(sleep, pools, notes, at)
-            self.sleep.save(cluster.name, notes, now)
-
-    @property
-    def counted_sleepers(self) -> int:
-        """Nodes that were to leave for sleep, whether or not they did: what cannot be read afterwards keeps them."""
-        return sum(self.sleep.read(cluster.name).taken for cluster in self.settings.clusters)
-
-    def wake(self) -> None:
-        """Somebody wakes all clusters."""
-        for cluster in self.settings.clusters:
-            self.sleep.wake(cluster.name, int(self.stage.loop.now()), 0)
 
     def connect(self, clusters: Mapping[str, SimulatedCluster[Instance]]) -> None:
         """Give the functions access to these clusters."""
