@@ -24,8 +24,9 @@ from shiplap.flows.planning.decision_inputs import read_inputs, read_supply
 from shiplap.flows.planning.decision_snapshots import priced_snapshot
 from shiplap.flows.policies.active import ActivePolicies
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus
+from shiplap.kubernetes import labels
 from shiplap.manifests.files.loading import load_manifests
-from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
@@ -38,6 +39,7 @@ from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
 from tests.builders.claims import changes, node_claim
+from tests.builders.nodes import node_object
 from tests.integration.account_with_class import node_class
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
 from tests.integration.live_pods import pod
@@ -129,6 +131,22 @@ class LiveInstall:
         self.state.advance(
             claim, ClaimState.LAUNCHED, **changes(claim, instance_id=f"i-{planned.name}", changed_at=now)
         )
+
+    def join(self, planned: PlannedClaim, **spec: Any) -> NodeClaim:
+        """The node of the only claim, complete: it takes no pods by itself."""
+        (claim,) = self.state.claims("blue")
+        marks = {labels.NODE_POOL: "default", labels.NODE_CLAIM: planned.name, labels.INITIALIZED: "true"}
+        machine = f"aws:///{planned.launch.zone}/{claim.known_instance.id}"
+        node = node_object(planned.name, labels={**planned.labels, **marks}, providerID=machine, **spec)
+        self.http.api.create("nodes", node)
+        for state in (ClaimState.REGISTERED, ClaimState.INITIALIZED):
+            claim = self.state.advance(claim, state, changed_at=time.time(), **changes(claim, node_name=planned.name))
+        return claim
+
+
+def without_times(answer: dict[str, Any]) -> dict[str, Any]:
+    written = json.loads(json.dumps(answer))
+    return {key: written[key] for key in ("nodeClaims", "existingNodes", "unschedulable", "ignored", "cost")}
 
 
 @contextmanager

@@ -15,47 +15,22 @@ from botocore.exceptions import ClientError
 from shiplap.aws import session
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.state_table import DynamoState
-from shiplap.aws.policies.sleep_adapters import DynamoSleep
-from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import AwsError
 from shiplap.flows.planning.futile_launches import FREE
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.live.allowed_resources import AllowedResources
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.policy_settings import chosen
-from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
-from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_digest
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import OfferingFailure, Refusals
-from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_cli.installs import find_install, installed
-from shiplap_cli.main import run
 from shiplap_cli.money import Money
 from shiplap_cli.render.decision_documents import plan_document as document
 from tests.builders.claims import changes, node_claim
-from tests.builders.nodes import node_object
 from tests.commands import Shiplap
 from tests.integration.contracts.in_process_aws import REGION
-from tests.integration.live_install import OUTPUTS, LiveInstall
-
-
-def without_times(answer: dict[str, Any]) -> dict[str, Any]:
-    written = json.loads(json.dumps(answer))
-    return {key: written[key] for key in ("nodeClaims", "existingNodes", "unschedulable", "ignored", "cost")}
-
-
-def join(live: LiveInstall, planned: PlannedClaim, **spec: Any) -> NodeClaim:
-    """The node of the only claim, complete: it takes no pods by itself."""
-    (claim,) = live.state.claims("blue")
-    marks = {labels.NODE_POOL: "default", labels.NODE_CLAIM: planned.name, labels.INITIALIZED: "true"}
-    machine = f"aws:///{planned.launch.zone}/{claim.known_instance.id}"
-    node = node_object(planned.name, labels={**planned.labels, **marks}, providerID=machine, **spec)
-    live.http.api.create("nodes", node)
-    for state in (ClaimState.REGISTERED, ClaimState.INITIALIZED):
-        claim = live.state.advance(claim, state, changed_at=time.time(), **changes(claim, node_name=planned.name))
-    return claim
+from tests.integration.live_install import OUTPUTS, LiveInstall, without_times
 
 
 def test_it_is_what_the_schedule_function_would_decide(live: LiveInstall) -> None:
@@ -131,7 +106,7 @@ def test_pods_whose_node_is_there_wait_for_it(live: LiveInstall) -> None:
     snapshot, first = live.decided()
     planned = first.node_claims[0]
     live.in_flight(planned, snapshot)
-    join(live, planned, unschedulable=True)
+    live.join(planned, unschedulable=True)
     (key, *_) = sorted(pod.key for pod in planned.pods)
     found = live.says("plan", "--cluster", "blue")
     assert key not in {name for claim in found["nodeClaims"] for name in claim["pods"]}
@@ -143,7 +118,7 @@ def test_nothing_is_launched_for_pods_of_nodes_whose_command_waits(live: LiveIns
     snapshot, first = live.decided()
     planned = first.node_claims[0]
     live.in_flight(planned, snapshot)
-    claim = join(live, planned)
+    claim = live.join(planned)
     for reference in planned.pods:
         live.http.api.bind(reference.name, planned.name, reference.namespace)
     live.state.advance(claim, ClaimState.DISRUPTING, **changes(claim))
@@ -260,68 +235,3 @@ def test_the_settings_are_read_from_the_layer_in_service(monkeypatch: pytest.Mon
     del contents["settings"][installed._DOCUMENT]
     with pytest.raises(AwsError, match="no layer with settings"):
         installed.settings_of(find_install.DeployedInstall("b", OUTPUTS))
-
-
-def test_what_sleeps_waits_as_the_functions_let_it_wait_until_somebody_wakes_it(
-    live: LiveInstall, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hours = [time.strftime("%H:%M", time.gmtime(time.time() + 3600 * shift)) for shift in (-2, 3)]
-    sleep = SleepSettings(("default",), 5, (WindowSettings(f"daily {hours[0]}-{hours[1]} UTC"),))
-    live.settings = msgspec.structs.replace(live.settings, policies=chosen(sleep))
-    assert live.says("plan", "--cluster", "blue")["nodeClaims"]
-    assert live.says("plan", "--cluster", "blue")["sleep"]["scopes"][0]["rehearsal"] is True
-
-    notes = SleepNotes(sleep_digest(sleep, live.settings.manifests.node_pools), {"0": 1})
-    DynamoSleep(session.client("dynamodb"), "state").save("blue", notes, time.time())
-    snapshot, decided = live.decided()
-    assert decided.node_claims == ()
-    assert {entry.message.partition(" until ")[0] for entry in decided.unschedulable} == {
-        "sleeps: NodePool default sleeps"
-    }
-    answer = live.says("plan", "--cluster", "blue")
-    assert without_times(answer) == without_times(document(decided, 0, Money(snapshot)))
-    assert (answer["sleep"]["nodesLeft"], answer["sleep"]["armed"]) == (5, ["default"])
-    first = answer["unschedulable"][0]["pod"]
-    assert "asleep" in str(live.says("explain pod", first, "--cluster", "blue"))
-
-    assert run(["status", "wake", "blue"]) == 0
-    assert "blue is awake" in capsys.readouterr().out
-    assert live.decided()[1].node_claims != ()
-    assert live.says("plan", "--cluster", "blue")["nodeClaims"]
-    assert run(["status", "wake", "blue", "--until", "0s"]) == 0
-    assert live.decided()[1].node_claims == ()
-
-
-def test_plan_and_disrupt_name_the_nodes_that_would_leave_in_a_rehearsal(
-    live: LiveInstall, capsys: pytest.CaptureFixture[str]
-) -> None:
-    snapshot, decided = live.decided()
-    planned = decided.node_claims[0]
-    live.in_flight(planned, snapshot)
-    join(live, planned)
-    api, owner = live.http.api, {"kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}
-    for name, namespace in [
-        (item["metadata"]["name"], item["metadata"]["namespace"]) for item in api.list("pods").items
-    ]:
-        api.bind(name, planned.name, namespace)
-        changed = {"metadata": {"ownerReferences": [owner]}, "status": {"phase": "Running"}}
-        api.patch("pods", name, changed, namespace=namespace)
-
-    def said(command: str) -> str:
-        run([command, "--kubeconfig", str(live.folder / "config"), "--cluster", "blue"])
-        return capsys.readouterr().out
-
-    assert "rehearsed" not in live.says("disrupt", "--cluster", "blue", code=1)
-    assert "would leave" not in said("plan") + said("disrupt")
-
-    hours = [time.strftime("%H:%M", time.gmtime(time.time() + 3600 * shift)) for shift in (-2, 3)]
-    sleep = SleepSettings(("default",), 5, (WindowSettings(f"daily {hours[0]}-{hours[1]} UTC"),))
-    live.settings = msgspec.structs.replace(live.settings, policies=chosen(sleep))
-
-    assert live.says("plan", "--cluster", "blue")["sleep"]["rehearsed"] == [planned.name]
-    assert live.says("disrupt", "--cluster", "blue", code=1)["rehearsed"] == [planned.name]
-    for command in ("plan", "disrupt"):
-        assert f"sleep: rehearsal, these nodes would leave: {planned.name}\n" in said(command)
-
-    live.settings = msgspec.structs.replace(live.settings, disruption=DisruptionSettings(enabled=False))
-    assert "sleep" not in live.says("plan", "--cluster", "blue")

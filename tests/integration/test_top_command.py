@@ -22,13 +22,11 @@ import yaml
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketRecorder
 from shiplap.aws.dynamodb.state_table import DynamoState
-from shiplap.aws.policies.sleep_adapters import DynamoSleep
 from shiplap.cluster.kubeconfig import load
 from shiplap.cluster.transport import Transport
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.errors import ClusterDenied, ClusterUnreachable, InvalidInput, ResourceVersionGone, StoreError
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.sleep.sleep_state import SleepNotes
 from shiplap.records.disruption_record import Headline
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -55,6 +53,7 @@ from tests.builders.claims import node_claim, with_fields
 from tests.builders.nodes import node_object
 from tests.builders.pods import pod_object
 from tests.integration.contracts.in_process_aws import aws_in_process
+from tests.policy_parts import policy_parts
 
 WATCH = PolicyRule(("list", "watch"), ("nodes", "pods"), ("",))
 CLAIM = node_claim(
@@ -76,9 +75,10 @@ INSTALL = DeployedInstall("bucket", {"StateTable": "state"})
 
 
 @pytest.fixture(autouse=True)
-def nothing_has_slept(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no table `state` here; what is read of claims is given to each test."""
-    monkeypatch.setattr(DynamoSleep, "read", lambda *_: SleepNotes())
+    for module in policy_parts("integration", "unwritten"):
+        module.replace_reads(monkeypatch)
 
 
 NODES_ONLY = PolicyRule(("list", "watch"), ("nodes",), ("",))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
 from shiplap.aws import bus
 from shiplap.aws.ec2 import ec2_compute, launch_templates, request_pace
 from shiplap.cluster import snapshot_keeper
@@ -19,21 +16,9 @@ from shiplap.flows.sweep import repair
 from shiplap.flows.watch import watch
 from shiplap.instances.offerings import unavailability
 from shiplap.instances.readiness import joins, nodeclass_status
-from shiplap.policies.sleep import sleeping_nodes
+from tests.documented import says
 
-DOCS = Path(__file__).parents[2] / "docs"
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 24 * 3600
-
-
-@cache
-def page(name: str) -> str:
-    (found,) = DOCS.rglob(f"{name}.md")
-    return " ".join(found.read_text().replace("**", "").split())
-
-
-def says(name: str, sentence: str) -> bool:
-    """True if a page of the docs has a sentence, however it is broken into lines."""
-    return sentence in page(name)
 
 
 def test_how_nodes_are_launched() -> None:
@@ -140,8 +125,6 @@ def test_disruption() -> None:
     assert progress.READY_S == 15 * MINUTE_S
     assert says("disruption", "twice as long each time within a day, at most four hours")
     assert (node_history.FORGIVEN_S, node_history.LONGEST_BACKOFF_S) == (DAY_S, 4 * HOUR_S)
-    assert says("sleep", "shortest sleep that a node leaves for | 15 minutes")
-    assert sleeping_nodes.LEAST_SLEEP_S == 15 * MINUTE_S
 
 
 def test_invocations_and_snapshots() -> None:

@@ -15,6 +15,7 @@ from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.policies.sleep.sleep_state import SleepingScope, SleepState
 from shiplap.settings import ClusterSettings
+from shiplap_cli.command_list import COMMANDS
 from shiplap_cli.commands.status import sleep_wake as command
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
@@ -41,6 +42,10 @@ class Woken:
         if self.failure is not None:
             raise self.failure
         self.calls.append((cluster, woken_at, awake_until))
+
+
+def test_it_comes_after_the_other_commands_of_status() -> None:
+    assert list(COMMANDS["status"].inner) == ["fleet", "spending", "wake"]
 
 
 def test_the_only_cluster_is_woken_until_its_windows_end(

@@ -23,55 +23,21 @@ from shiplap.flows.lifecycle.drain import (
     set_drain_timer,
     uncordon,
 )
-from shiplap.flows.policies.active import ActivePolicies
-from shiplap.flows.policies.sleep_policy import SleepPolicy
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.sleep.sleep_state import NAMESPACE, NODE_POOL, SleepingScope, SleepState
-from shiplap.ports import Instance
 from shiplap.scheduling.model.snapshot import ClusterView
 from tests.builders.claims import node_claim
 from tests.builders.nodes import node_object
 from tests.builders.pods import pod, pod_object
-from tests.builders.pools import family_pool
 from tests.integration.flows.stage import Stage
-
-DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+from tests.unit.flows.leaving_nodes import DISRUPTED, leaving, on_node
 
 
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
-
-
-def leaving(stage: Stage, *, ago_s: float = 100.0, in_s: float | None = None, runs: bool = True) -> NodeClaim:
-    """A claim that has been Draining for a while, with a deadline in so many seconds."""
-    now = stage.clock.now()
-    fields: dict[str, Any] = {
-        "cluster": stage.name,
-        "name": "c",
-        "state": ClaimState.DRAINING,
-        "instance_id": "i-n",
-        "node_name": "n",
-        "changed_at": now - ago_s,
-        "deadline_at": 0.0 if in_s is None else now + in_s,
-        "failure": "Drifted",
-    }
-    stage.state.adopt(node_claim(**fields))
-    if runs:
-        stage.compute.add(Instance("i-n", "m5.large", "a", "on-demand", "ami", "running", cluster=stage.name))
-    found = stage.state.claim(stage.name, "c")
-    assert found is not None
-    return found
-
-
-def on_node(stage: Stage, *, ready: bool = True, closed: bool = True) -> Node:
-    item = node_object("n", ready=ready, providerID="aws:///a/i-n", taints=[DISRUPTED] if closed else [])
-    item["metadata"]["labels"] = {labels.EXCLUDE_BALANCERS: "shiplap"} if closed else {}
-    stage.server.create("nodes", item)
-    return stage.cluster.node("n")
 
 
 def add_pod(stage: Stage, name: str = "web", **spec: Any) -> None:
@@ -235,39 +201,6 @@ def test_a_node_that_sleeps_has_rounds_of_its_own_for_three_minutes(stage: Stage
     usual = int(Drains(stage.settings, stage.context).round_s)
     claim = replace(leaving(stage, ago_s=ago_s), failure=Reason.ASLEEP)
     assert delays(stage, claim, going(stage)) == ([usual] if quick else [])
-
-
-def asleep_by(stage: Stage, state: SleepState) -> ActivePolicies:
-    """Sleep as it is known to a drain that goes on."""
-    policy = SleepPolicy(stage.settings, stage.context)
-    policy.__dict__["_going_on"] = state
-    return ActivePolicies([policy])
-
-
-def test_a_pod_of_a_daemon_set_wakes_no_node_though_another_pool_would_take_it() -> None:
-    stage = Stage((family_pool("sleeps", ("c7i-flex",)), family_pool("awake", ("c7i-flex",))))
-    owner = [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
-    daemon = pod_object("d", nodeName="n")
-    stage.server.create("pods", {**daemon, "metadata": {**daemon["metadata"], "ownerReferences": owner}})
-    drains, now = Drains(stage.settings, stage.context), int(stage.clock.now())
-    asleep = SleepingScope(NODE_POOL, "sleeps", now - 60, now + 7200, now + 7000)
-    drains.__dict__["_policies"] = asleep_by(stage, SleepState(("sleeps",), (asleep,), 5))
-    claim = leaving(stage)
-    claim = replace(claim, plan=replace(claim.plan, node_pool="sleeps"), failure=Reason.ASLEEP)
-    assert drains.stays_after_all(claim, on_node(stage)) == ""
-
-
-def test_a_node_that_pods_have_left_goes_on_leaving_as_long_as_anything_sleeps() -> None:
-    stage = Stage((family_pool("dev", ("c7i-flex",)),))
-    drains, now = Drains(stage.settings, stage.context), int(stage.clock.now())
-    elsewhere = SleepingScope(NAMESPACE, "night", now - 60, now + 7200, now + 7000)
-    claim = replace(leaving(stage), failure=Reason.ASLEEP)
-    claim = replace(claim, plan=replace(claim.plan, node_pool="dev"))
-    drains.__dict__["_policies"] = asleep_by(stage, SleepState(("dev",), (elsewhere,), 5))
-    node = on_node(stage)
-    assert drains.stays_after_all(claim, node) == ""
-    drains.__dict__["_policies"] = asleep_by(stage, SleepState(("dev",), (), 5))
-    assert drains.stays_after_all(claim, node) == "nothing sleeps any more"
 
 
 @pytest.mark.parametrize(
