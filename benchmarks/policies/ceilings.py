@@ -23,12 +23,12 @@ from msgspec.structs import replace
 from benchmarks.shared.bars import exit_code
 from shiplap.instances.offerings.instance_rates import Rate, micros_of
 from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, NodeClaim
-from shiplap.policies.ceilings.account_counters import AccountSpending, CountedSpending
 from shiplap.policies.ceilings.ceiling_use import cluster_spending, spending_view
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode, WantedLaunch, admit
 from shiplap.policies.ceilings.forecast import forecast_micros
-from shiplap.policies.ceilings.ledger import HOUR_S, MOST_HOURS, SpendingLedger, begin, posted
-from shiplap.policies.ceilings.node_lives import CLASSES, NodeLives
+from shiplap.spending.account_counters import AccountSpending, CountedSpending
+from shiplap.spending.ledger import HOUR_S, MOST_HOURS, SpendingLedger, begin, posted
+from shiplap.spending.node_lives import CLASSES, NodeLives
 
 _START = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp())
 _HOURS = 30 * 24

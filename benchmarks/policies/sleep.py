@@ -24,10 +24,9 @@ from msgspec.structs import replace
 from benchmarks.shared.bars import exit_code
 from shiplap.manifests.custom_resources import Budget
 from shiplap.manifests.shiplap_annotations import MICROS
-from shiplap.policies.ceilings.ceilings import Ceiling
-from shiplap.policies.ceilings.ledger import HOUR_S
 from shiplap.policies.sleep.sleep_settings import WindowSettings
 from shiplap.policies.sleep.sleep_windows import parse_window, spans_of
+from shiplap.spending.ledger import HOUR_S
 from shiplap_lab.policies.sleep_scenario import ScenarioSleep
 from shiplap_lab.scenarios.scenario import Play, PodGroup, Wave, load
 from shiplap_lab.simulation.run import Simulation
@@ -97,7 +96,7 @@ def week_of(pods: int, budget: str, *, sleep: bool) -> Play:
     scenario = replace(
         play.scenario,
         sleep=msgspec.to_builtins(asleep) if sleep else None,
-        ceilings=(Ceiling(monthly=1_000_000.0),),
+        ceilings=({"monthly": 1_000_000.0},),
         groups=groups,
         waves=(Wave("dev", pods),),
         faults=(),

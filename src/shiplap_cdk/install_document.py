@@ -30,7 +30,6 @@ from shiplap.manifests.files.documents import Document, files_of, read_documents
 from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
-from shiplap.policies.ceilings.ceilings import Ceiling, ceiling_problems
 from shiplap.policies.policy_settings import chosen
 from shiplap.regions import exists, partition_of
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSettings, Settings
@@ -131,7 +130,6 @@ class ClusterDocument(_Part, frozen=True):
     improve_s: float = msgspec.field(default=IMPROVE_S, name="improveSeconds")
     claim_rules: tuple[ClaimRule, ...] = ()
     disruption: DisruptionSettings = DisruptionSettings()
-    ceilings: tuple[Ceiling, ...] = ()
 
     @property
     def reads_cluster(self) -> bool:
@@ -184,10 +182,9 @@ class InstallDocument(_Part, frozen=True):
     `snap_start` restores functions from a snapshot instead of starting them cold; `tracing` sends traces to X-Ray.
     `dashboard` makes one in CloudWatch. `cluster_metrics` writes what is known of each cluster, NodePool and tier as
     metrics of its own, each of which is paid for, beside the figures of all clusters together. `otlp` sends metrics to
-    an OpenTelemetry collector as well. `ceilings` in dollars bound all clusters together. `permissions_boundary` is
-    the name, with its path, or the ARN of the policy that bounds every role of the stack. `bootstrap_qualifier` says
-    which `cdk bootstrap` of the account the stack is deployed by; empty is the CDK's own. Optional features add keys of
-    their own (`written_install`).
+    an OpenTelemetry collector as well. `permissions_boundary` is the name, with its path, or the ARN of the policy that
+    bounds every role of the stack. `bootstrap_qualifier` says which `cdk bootstrap` of the account the stack is
+    deployed by; empty is the CDK's own. Optional features add keys of their own (`written_install`).
     """
 
     region: str
@@ -203,7 +200,6 @@ class InstallDocument(_Part, frozen=True):
     dashboard: bool = True
     cluster_metrics: bool = False
     otlp: OtlpDocument | None = None
-    ceilings: tuple[Ceiling, ...] = ()
     permissions_boundary: str = ""
     bootstrap_qualifier: str = ""
 
@@ -380,10 +376,10 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     shared = set(ClusterSettings.__struct_fields__) & set(ClusterDocument.__struct_fields__)
     values: dict[str, Any] = {field: getattr(document, field) for field in shared}
     values |= {"region": install.region, "install": install.name, "network": network}
-    values["account_ceilings"] = install.ceilings
-    of_cluster = (part.settings(getattr(document, name)) for name, part in _of_clusters())
-    of_install = (part.settings(getattr(install, name)) for name, part in _of_installs())
-    values["policies"] = chosen(*(item for item in (*of_cluster, *of_install) if item is not None))
+    found = (
+        part.settings_of(getattr(document, name, None), getattr(install, name, None)) for name, part in documents()
+    )
+    values["policies"] = chosen(*(item for item in found if item is not None))
     manifests_path = folder / document.manifests
     if document.reads_cluster:
         if manifests_path.exists():
@@ -519,7 +515,6 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
     yield from _deployment_problems(install)
     if install.otlp is not None:
         yield from ((("otlp", field), reason) for field, reason in _otlp_problems(install.otlp))
-    yield from ((("ceilings", *where), reason) for where, reason in ceiling_problems(install.ceilings, of_account=True))
     yield from _problems_of_features(install)
     if not install.clusters:
         yield ("clusters",), "must name at least one cluster"
@@ -596,7 +591,6 @@ def _problems_of_parts(cluster: ClusterDocument) -> Iterator[Problem]:
         "podTopologySpread": cluster.pod_topology_spread.problems(),
         "claimRules": rule_problems(cluster.claim_rules),
         "disruption": cluster.disruption.problems(),
-        "ceilings": ceiling_problems(cluster.ceilings, of_account=False),
     }
     parts |= {_key(name): document.problems(getattr(cluster, name)) for name, document in _of_clusters()}
     for name, problems in parts.items():

@@ -31,6 +31,10 @@ class PolicyDocument:
         """Return the settings that functions get; None where the feature is off."""
         raise NotImplementedError
 
+    def settings_of(self, cluster: Any, install: Any) -> PolicySettings | None:
+        """Return the settings of a cluster by its key and by that of the install; a feature of both overrides this."""
+        return self.settings(install if self.of_cluster is None else cluster)
+
     def problems(self, written: Any) -> Iterable[Problem]:
         """Return what is wrong with the key of a cluster: the field below it, and the reason."""
         return ()

@@ -91,7 +91,7 @@ class Shiplap(Construct):
                 functions=watched,
                 widget=live["widget"],
                 queues=self.queues,
-                has_ceilings=any(cluster.has_ceilings for cluster in install.settings().clusters),
+                has_ceilings=any("ceilings" in cluster.settings.policies_on for cluster in install.clusters),
             ).dashboard
         self.alarms = Alarms(
             self,

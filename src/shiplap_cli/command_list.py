@@ -62,7 +62,6 @@ _MIGRATE = {
 
 _STATUS = {
     "fleet": CommandEntry("All clusters of all installs on one screen.", "status.fleet:fleet"),
-    "spending": CommandEntry("What a cluster costs this month.", "status.spending_report:spending"),
     **_of_policies(),
 }
 

@@ -14,14 +14,12 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.kubernetes.related_objects import PersistentVolume, PersistentVolumeClaim
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.policies.ceilings.ceiling_input import CeilingInput
-from shiplap.policies.ceilings.ceilings import admit
-from shiplap.policies.ceilings.launch_costs import wanted_launches
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from tests.builders.pools import rule
 from tests.conformance import given as case
 from tests.living_cluster import LivingCluster
+from tests.policy_parts import policy_parts
 from tests.rules import ZONE
 
 
@@ -61,9 +59,10 @@ def carried_out(snapshot: Snapshot, plan: Plan) -> Snapshot:
         catalogs=_with_reservations_used(snapshot.catalogs, plan.node_claims),
         epoch=snapshot.epoch + 1,
     )
-    if (ceilings := snapshot.policy(CeilingInput)) is not None:
-        spent = admit(ceilings.view, wanted_launches(snapshot, ceilings.view, plan.node_claims)).after
-        grown = grown.with_policy(CeilingInput(spent))
+    for module in policy_parts("combinations", "laws"):
+        if hasattr(module, "carried_out"):
+            for changed in module.carried_out(snapshot, plan):
+                grown = grown.with_policy(changed)
     return with_volumes(with_bound(grown, placements))
 
 

@@ -8,15 +8,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from shiplap.kubernetes.objects import TopologySpreadConstraint
-from shiplap.policies.ceilings.ceiling_input import CeilingInput
-from shiplap.policies.ceilings.ceilings import (
-    HOURLY_PERIOD,
-    MONTHLY_PERIOD,
-    CeilingMode,
-    CeilingScope,
-    CeilingUse,
-    SpendingView,
-)
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from tests.builders.nodes import node
@@ -26,7 +17,6 @@ from tests.conformance import given as case
 from tests.conformance.disruptions import Standing, pdb, standing
 from tests.rules import ZONE
 
-_DOLLAR = 1_000_000
 _HOUR_S = 3600
 
 
@@ -149,30 +139,3 @@ def missed_pods(draft: ClusterDraft) -> None:
     """Pods whose node turned out too small."""
     first = draft.workloads[0].pods()[0]
     draft.fields["missed_pods"] = frozenset({first.metadata.uid})
-
-
-def hourly_ceiling(draft: ClusterDraft) -> None:
-    """A ceiling that some plans reach."""
-    _add_ceiling(
-        draft,
-        CeilingUse(
-            CeilingScope.CLUSTER,
-            HOURLY_PERIOD,
-            draft.rng.choice([_DOLLAR // 4, _DOLLAR, 5 * _DOLLAR]),
-            _DOLLAR // 10,
-            "test",
-            draft.rng.choice([CeilingMode.STOP, CeilingMode.CHEAPEST]),
-        ),
-    )
-
-
-def monthly_pool_ceiling(draft: ClusterDraft) -> None:
-    pool, limit = draft.some_pool().name, draft.rng.choice([100, 2000]) * _DOLLAR
-    use = CeilingUse(CeilingScope.NODE_POOL, MONTHLY_PERIOD, limit, 0, pool, CeilingMode.PRIORITY, above_priority=100)
-    _add_ceiling(draft, use)
-
-
-def _add_ceiling(draft: ClusterDraft, use: CeilingUse) -> None:
-    before = draft.policy(CeilingInput)
-    known = SpendingView(month_left_s=240 * _HOUR_S) if before is None else before.view
-    draft.add_policy(CeilingInput(replace(known, ceilings=(*known.ceilings, use))))

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.transport import StaticToken, Transport
-from shiplap.policies.ceilings.ceiling_input import CeilingInput
-from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.model.snapshot import PlanStage, Snapshot
 from shiplap.scheduling.planner import plan, solve
 from shiplap_cli.accounts.smallest_changes import change_proposals
 from shiplap_cli.inputs.cluster_files import read_cluster_state
@@ -94,7 +93,8 @@ def _without_empty(value: Any) -> Any:
 def _limits_that_help(before: Decided) -> str:
     """Check that the limits which explain proposes give the first pod left out a place, and one unit less does not."""
     snapshot = before.snapshot
-    if snapshot.policy(CeilingInput) or lets_pods_wait(snapshot) or not left_out(before.plan):
+    held = lets_pods_wait(snapshot) or any(item.stage is PlanStage.ADMISSION for item in snapshot.policies)
+    if held or not left_out(before.plan):
         return ""
     key = left_out(before.plan)[0]
     for proposal in change_proposals(snapshot, *solve(snapshot), key):

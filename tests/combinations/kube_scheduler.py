@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.policies.ceilings.ceilings import CEILING_REACHED
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from tests.combinations.carrying_out import launched
@@ -204,7 +203,7 @@ def _left_out(plan: Plan, pods: Mapping[str, Pod]) -> list[Pod]:
     found: dict[tuple[str, str], Pod] = {}
     for entry in plan.unschedulable:
         pod = pods[entry.pod.key]
-        if not entry.message.startswith(("sleeps", CEILING_REACHED)):
+        if not entry.message.startswith(("sleeps", "ceiling reached:")):
             found.setdefault((pod.metadata.namespace, pod.metadata.labels.get("app", "")), pod)
     return list(found.values())
 

@@ -17,8 +17,6 @@ from msgspec.structs import replace
 
 from shiplap.kubernetes.objects import Pod, PodAffinityTerm
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.policies.ceilings.ceiling_input import CeilingInput
-from shiplap.policies.ceilings.ceilings import HOURLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
 from shiplap.records.scheduling_record import (
     RECORDED_SNAPSHOT,
     SchedulingRecord,
@@ -46,8 +44,6 @@ from tests.topology_checker import affinity_violations, selected, spreads_of, to
 
 AMPLE = {"cpu": "100000", "memory": "1000Ti", "nodes": "10000"}
 """Limits that no plan of these clusters comes near."""
-
-_DOLLAR = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +233,7 @@ def _is_unknown_to_judges(text: str, decided: Decided) -> bool:
     to reserved capacity. A claim may hold nothing but room for pods that do not exist.
     """
     spare = {claim.name for claim in decided.plan.node_claims if claim.virtual_pods}
-    if decided.snapshot.policy(CeilingInput) is not None and " requests " in text:
+    if " requests " in text and _has_stage(decided.snapshot, PlanStage.ADMISSION):
         return True
     if "cheapest" in text and _has_stage(decided.snapshot, PlanStage.PRICES):
         return True
@@ -258,18 +254,6 @@ def _limits_with_room(before: Decided, _: Random) -> Snapshot:
         return replace(pool, spec=replace(pool.spec, limits=given | pool.spec.limits))
 
     return _with_pools(before.snapshot, map(limited, before.snapshot.manifests.node_pools))
-
-
-def _ceilings_with_room(before: Decided, _: Random) -> Snapshot:
-    """Ceilings that nothing comes near, of each mode, beside those that there are."""
-    ceilings = before.snapshot.policy(CeilingInput)
-    known = SpendingView(month_left_s=240 * 3600) if ceilings is None else ceilings.view
-    ample = tuple(
-        CeilingUse(scope, HOURLY_PERIOD, 10**6 * _DOLLAR, 0, name, mode)
-        for scope, name in ((CeilingScope.ACCOUNT, ""), (CeilingScope.CLUSTER, "test"))
-        for mode in CeilingMode
-    )
-    return before.snapshot.with_policy(CeilingInput(replace(known, ceilings=(*known.ceilings, *ample))))
 
 
 # A tighter limit
@@ -581,7 +565,6 @@ LAWS = (
     Law("a plan keeps affinity and anti-affinity", _unchanged, _keeps_affinities),
     Law("a plan keeps spread constraints", _unchanged, _keeps_spreads),
     Law("a limit with room to spare changes nothing", _limits_with_room, the_same),
-    Law("a ceiling with room to spare changes nothing", _ceilings_with_room, the_same),
     Law("a tighter limit merges no zones", _tighter_limits, _no_zones_merged),
     Law("an unrelated NodePool changes nothing", _unrelated_pool, the_same_but_ties),
     Law("an unrelated DaemonSet changes nothing", _unrelated_daemon_set, the_same_but_ties),

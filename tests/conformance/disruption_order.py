@@ -8,7 +8,6 @@ from msgspec import structs
 
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.policies.ceilings.ceilings import HOURLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
 from tests.builders.pods import pod_on
 from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import fake_type
@@ -18,12 +17,6 @@ from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, disrupted, 
 def static(name: str, replicas: int, *rules: Any, **fields: Any) -> NodePool:
     made = pool(name, *rules, replicas=replicas, after="Never", **fields)
     return structs.replace(made, spec=structs.replace(made.spec, limits={}))
-
-
-def ceiling(limit: float, used: float, recovery_percent: int = 0) -> SpendingView:
-    """Dollars per hour of the cluster."""
-    whole = CeilingUse(CeilingScope.CLUSTER, HOURLY_PERIOD, int(limit * 1e6), int(used * 1e6), "test")
-    return SpendingView((structs.replace(whole, mode=CeilingMode.STOP, recovery_percent=recovery_percent),))
 
 
 ORDERED = rule("node.kubernetes.io/instance-type", "In", "large", "small", "*")

@@ -11,11 +11,10 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings, NodeHisto
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap.policies.ceilings.ceiling_input import CeilingInput
 from tests.builders.pods import pod_on
 from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import fake_type
-from tests.conformance.disruption_order import TINY, ceiling, fallen, static, tiny
+from tests.conformance.disruption_order import TINY, fallen, static, tiny
 from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, disrupted, large, small
 from tests.conformance.given import NOW
 
@@ -269,51 +268,6 @@ def test_a_surplus_node_says_what_it_saves_and_takes_no_pods_of_others() -> None
     assert (down.nodes, down.savings_hourly, down.moved) == (("b",), 1.0, 0)
     assert (down.method, down.detail) == (Method.SCALE_DOWN, "NodePool fixed has more than 1 replicas")
     assert "b" not in {place.name for place in drift.placements}
-
-
-def test_a_replacement_that_a_ceiling_refuses_holds_up_no_other() -> None:
-    verdict = disrupted(
-        large("a", labels=DRIFTS),
-        small("b", labels=DRIFTS),
-        pods=[pod_on("p", "a", cpu="12"), pod_on("q", "b", cpu="3", selector={labels.INSTANCE_TYPE: "small"})],
-        pools=[pool("default", ON_DEMAND, GONE, after="Never")],
-        types=BOTH,
-        policies=(CeilingInput(ceiling(8, 5)),),
-    )
-    assert verdict.command.nodes == ("b",)
-    assert verdict.blocked("a").endswith("a node takes $4.00")
-
-
-@pytest.mark.parametrize(("used", "gone"), [(2, {"b"}), (3, {"b"}), (3.5, set())])
-def test_a_replacement_may_use_what_a_ceiling_keeps_for_recovery(used: float, gone: set[str]) -> None:
-    verdict = disrupted(
-        small("b", labels=DRIFTS),
-        pods=[pod_on("q", "b", cpu="3")],
-        pools=[pool("default", ON_DEMAND, GONE, after="Never")],
-        types=BOTH[:1],
-        policies=(CeilingInput(ceiling(4, used, recovery_percent=50)),),
-    )
-    assert verdict.removed == gone
-    of_no_pods = disrupted(
-        small("b", pool="fixed", labels=DRIFTS),
-        pools=[static("fixed", 1, ON_DEMAND, GONE)],
-        types=BOTH[:1],
-        policies=(CeilingInput(ceiling(4, used, recovery_percent=50)),),
-    )
-    assert of_no_pods.removed == gone
-
-
-def test_a_replacement_is_refused_where_any_of_its_types_is_too_dear() -> None:
-    """Its list of types is decided: one of them may be launched."""
-    verdict = disrupted(
-        small("b", labels=DRIFTS),
-        pods=[pod_on("q", "b", cpu="3")],
-        pools=[pool("default", ON_DEMAND, GONE, after="Never")],
-        types=BOTH,
-        policies=(CeilingInput(ceiling(4, 2)),),
-    )
-    assert verdict.commands == ()
-    assert verdict.blocked("b").endswith("$2.00 in use, a node takes $4.00")
 
 
 # What counts against a budget

@@ -7,16 +7,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from shiplap.disruption.commands import Method, Reason
-from shiplap.disruption.disruption_snapshot import DisruptionSettings
+from shiplap.disruption.commands import Method
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.policies.ceilings.ceiling_input import CeilingInput
 from tests.builders.nodes import node
 from tests.builders.pods import pod_on
 from tests.builders.pools import pool, rule
-from tests.conformance.catalogues import fake_type
-from tests.conformance.disruption_order import ceiling, fallen, static, tiny
+from tests.conformance.disruption_order import fallen, static, tiny
 from tests.conformance.disruptions import BOTH, ON_DEMAND, disrupted, large, pdb, small
 from tests.conformance.given import NOW, given
 
@@ -110,38 +107,6 @@ def test_a_message_counts_the_nodes_of_its_own_pool() -> None:
     assert verdict.blocked("d").endswith("; 1 goes now")
 
 
-# Ceilings in dollars
-
-
-def test_a_replacement_that_a_ceiling_refuses_takes_no_budget_from_the_next() -> None:
-    """The older one goes first, and its pod fits only a node that the ceiling has no room for."""
-    verdict = disrupted(
-        large("a", labels=DRIFTS, created_at=NOW - 9 * 3600),
-        small("b", labels=DRIFTS),
-        pods=[pod_on("p", "a", cpu="12"), pod_on("q", "b", cpu="3", selector={labels.INSTANCE_TYPE: "small"})],
-        pools=[pool("default", ON_DEMAND, GONE, after="Never", budgets=[{"nodes": "1"}])],
-        types=BOTH,
-        policies=(CeilingInput(ceiling(8, 5)),),
-    )
-    assert verdict.removed == {"b"}
-    assert verdict.blocked("a").endswith("a node takes $4.00")
-
-
-def test_drift_that_a_ceiling_refuses_does_not_keep_consolidation_from_saving_money() -> None:
-    verdict = disrupted(
-        large("a", labels=DRIFTS),
-        small("b"),
-        small("c"),
-        pods=[pod_on("p", "a", cpu="15"), pod_on("q", "b"), pod_on("r", "c")],
-        pools=[pool("default", ON_DEMAND, GONE)],
-        types=BOTH,
-        policies=(CeilingInput(ceiling(6, 6)),),
-    )
-    assert [command.reason for command in verdict.commands] == [Reason.UNDERUTILIZED]
-    assert len(verdict.removed & {"b", "c"}) == 1
-    assert verdict.blocked("a").endswith("a node takes $4.00")
-
-
 # Consolidation
 
 
@@ -209,20 +174,3 @@ def test_nodes_that_cannot_climb_leave_a_turn_to_those_behind_them() -> None:
         fallen(*nodes, pods=[*kept, pod_on("pz", "z", cpu="3")], now=NOW + turn * 900).removed for turn in range(2)
     ]
     assert sorted(tried, key=len) == [set(), {"z"}]
-
-
-def test_a_cheaper_type_is_looked_for_among_nodes_that_a_ceiling_leaves() -> None:
-    """Consolidation goes on without the node whose replacement is refused."""
-    types = [*BOTH, fake_type("middle", cpu="8", memory="16Gi", pods="30", price=2.5)]
-    verdict = disrupted(
-        large("a"),
-        small("b"),
-        small("c"),
-        pods=[pod_on("p", "a", cpu="7"), pod_on("q", "b", cpu="1"), pod_on("r", "c", cpu="2")],
-        pools=[pool("default", ON_DEMAND)],
-        types=types,
-        policies=(CeilingInput(ceiling(6, 6)),),
-        settings=DisruptionSettings(),
-    )
-    assert verdict.removed
-    assert all(not command.replacements for command in verdict.commands)

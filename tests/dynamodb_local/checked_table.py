@@ -12,8 +12,6 @@ from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.disruption.progress import CommandState, DisruptionCommand
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.ceilings.account_counters import CountChange
-from shiplap.policies.ceilings.ledger import SpendingLedger
 from shiplap.ports import (
     Clock,
     DecisionState,
@@ -26,6 +24,8 @@ from shiplap.ports import (
     written_claim,
     written_command,
 )
+from shiplap.spending.account_counters import CountChange
+from shiplap.spending.ledger import SpendingLedger
 from shiplap_lab.faults.functions.versions import as_previous_version
 from shiplap_lab.virtual_time.checked_fakes import CheckedState
 from shiplap_lab.virtual_time.fault_injector import FaultInjector

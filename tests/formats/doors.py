@@ -31,11 +31,11 @@ from shiplap.aws.ec2.request_pace import RequestPace
 from shiplap.aws.sqs import SqsDeadLetters, SqsTimers
 from shiplap.flows import claim_events
 from shiplap.flows.messages import decode
-from shiplap.policies.ceilings.account_counters import CountedSpending, change_to
-from shiplap.policies.ceilings.ledger import MonthOfSpending, SpendingLedger
-from shiplap.policies.ceilings.node_lives import NodeLives
 from shiplap.ports import CLAIM_FORM, OfferingFailure, Refusals, read_claim
 from shiplap.records import disruption_record as records
+from shiplap.spending.account_counters import CountedSpending, change_to
+from shiplap.spending.ledger import MonthOfSpending, SpendingLedger
+from shiplap.spending.node_lives import NodeLives
 from shiplap_cdk.install_document import read, written_install
 from tests.formats.sources import ROOT
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client

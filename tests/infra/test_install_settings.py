@@ -10,7 +10,6 @@ import pytest
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
-from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
 from shiplap.settings import ClusterSettings, OtlpSettings, Settings
 from shiplap_cdk.install_document import ClusterDocument, read
 from tests.infra.written_installs import WRITTEN, refusal, written
@@ -36,7 +35,7 @@ def test_settings_survive_the_layer() -> None:
 
 def test_every_field_of_cluster_settings_can_be_written() -> None:
     """A setting that cannot be written would silently keep its default."""
-    elsewhere = {"region", "install", "network", "account_ceilings"}  # of the install, and of `vpc`
+    elsewhere = {"region", "install", "network"}  # of the install, and of `vpc`
     elsewhere |= {"live_manifests", "allowed"}  # of `manifests: cluster`, and the lists beside it
     elsewhere |= {"policies"}  # keys of optional features
     assert set(ClusterSettings.__struct_fields__) - elsewhere <= set(ClusterDocument.__struct_fields__)
@@ -440,38 +439,6 @@ class TestManifestsOfTheCluster:
         error = refusal(folder, "\n".join([*lines, f"    {field}: {value}", ""]))
 
         assert error.field == f"clusters[0].{field}"
-
-
-CEILINGS = """
-ceilings:
-  - {monthly: 20000, mode: stop}
-clusters:
-  - name: blue
-    manifests: manifests
-    ceilings:
-      - {hourly: 30, mode: priority, abovePriority: 100}
-      - {nodePool: batch, monthly: 3000, mode: cheapest}
-"""
-
-
-def test_ceilings_of_the_account_and_of_a_cluster_reach_the_functions(folder: Path) -> None:
-    (cluster,) = written(folder, "region: eu-west-1" + CEILINGS).settings().clusters
-    assert cluster.account_ceilings == (Ceiling(monthly=20000, mode=CeilingMode.STOP),)
-    assert cluster.ceilings == (
-        Ceiling(hourly=30, mode=CeilingMode.PRIORITY, above_priority=100),
-        Ceiling(monthly=3000, mode=CeilingMode.CHEAPEST, node_pool="batch"),
-    )
-    assert cluster.has_ceilings
-    without = written(folder, "region: eu-west-1\nclusters: [{name: blue, manifests: manifests}]")
-    assert not without.settings().clusters[0].has_ceilings
-
-
-def test_a_mistake_in_a_ceiling_is_told_with_its_line_and_the_way_out(folder: Path) -> None:
-    text = "region: eu-west-1" + CEILINGS.replace("abovePriority: 100", "recoveryPercent: 80")
-    problems = {problem.field: problem for problem in _problems_in(folder, text)}
-    wrong = problems["clusters[0].ceilings[0].abovePriority"]
-    assert "is needed with mode priority: the value of a PriorityClass" in str(wrong)
-    assert "clusters[0].ceilings[0].recoveryPercent" in problems
 
 
 def _problems_in(folder: Path, text: str) -> tuple[InvalidInput, ...]:

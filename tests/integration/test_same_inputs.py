@@ -29,7 +29,6 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.nodeclaim import ClaimState, PodReference
-from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
 from shiplap.policies.policy_settings import chosen
 from shiplap.policies.registry import POLICIES as REGISTERED
 from shiplap.ports import OfferingFailure, Refusals
@@ -77,14 +76,8 @@ class DrawnInstall:
             self.stores()
 
     def settings_of(self, on: tuple[str, ...]) -> Mapping[str, Any]:
-        found: dict[str, Any] = {
-            "ceilings": (Ceiling(monthly=5_000.0, mode=self.draw.choice(list(CeilingMode)), above_priority=0),),
-        }
-        if "ceilings" in on:
-            found["account_ceilings"] = (Ceiling(monthly=9_000.0, mode=CeilingMode.STOP),)
-        taken = {name: value for name, value in found.items() if name in (*on, "account_ceilings")}
         parts = [part.settings(self.at) for part in policy_parts("integration", "drawn", on)]
-        return taken | {"policies": chosen(*parts)}
+        return {"policies": chosen(*parts)}
 
     def write_manifests(self, *, in_cluster: bool) -> None:
         """The NodePool and its EC2NodeClass, one that no NodePool uses, and a budget of pods."""

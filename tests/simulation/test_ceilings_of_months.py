@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -20,23 +21,20 @@ from shiplap_lab.simulation.run import RunOutcome, Simulation
 
 def _end_of_month() -> Play:
     """The last hour of the bundled month, and the beginning of the next one; ceilings are as much lower."""
-    play = load("monthly-ceilings")
+    play = load("ceilings-monthly")
     scenario = play.scenario
 
-    def sixth(monthly: float | None) -> float:
-        return round((monthly or 0.0) / 6, 2)
+    def sixth(ceilings: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        return tuple(each | {"monthly": round(each["monthly"] / 6, 2)} for each in ceilings)
 
-    clusters = tuple(
-        replace(item, ceilings=tuple(replace(each, monthly=sixth(each.monthly)) for each in item.ceilings))
-        for item in scenario.clusters
-    )
+    clusters = tuple(replace(item, ceilings=sixth(item.ceilings)) for item in scenario.clusters)
     return replace(
         play,
         scenario=replace(
             scenario,
             begins=datetime(2026, 1, 31, 23, tzinfo=UTC),
             waves=tuple(wave for wave in scenario.waves if wave.at < 75),
-            ceilings=tuple(replace(each, monthly=sixth(each.monthly)) for each in scenario.ceilings),
+            ceilings=sixth(scenario.ceilings),
             clusters=clusters,
             hours=1.5,
         ),
@@ -90,7 +88,7 @@ def test_spot_costs_what_the_stored_catalogue_says() -> None:
 
 
 def test_faults_may_begin_all_through_a_long_run_and_last_no_longer() -> None:
-    scenario = load("monthly-ceilings").scenario
+    scenario = load("ceilings-monthly").scenario
     faults = [fault for seed in range(40) for fault in draw_faults(scenario, seed)]
     assert max(fault.at for fault in faults) > 5 * 60
     assert max(fault.minutes for fault in faults) <= scenario.chaos_minutes / 2

@@ -69,7 +69,7 @@ SCENARIOS = (
 )
 """Those that can be simulated and take less than five CPU seconds a seed.
 
-Left out are `month`, `monthly-ceilings`, `crowds` and those of thousands of pods or nodes, which take longer, and
+Left out are `month`, `ceilings-monthly`, `crowds` and those of thousands of pods or nodes, which take longer, and
 `bottlerocket-four-amis` and `prefix-delegation`, which only the emulated AWS can play.
 """
 

@@ -24,8 +24,6 @@ from shiplap.manifests.nodeclaim import (
     check_new_claims,
     forgotten_at,
 )
-from shiplap.policies.ceilings.account_counters import AccountSpending, CountChange, CountedSpending
-from shiplap.policies.ceilings.ledger import SpendingLedger
 from shiplap.ports import (
     ADDRESSES_S,
     COMMIT_GROUP,
@@ -47,6 +45,8 @@ from shiplap.ports import (
     written_claim,
     written_command,
 )
+from shiplap.spending.account_counters import AccountSpending, CountChange, CountedSpending
+from shiplap.spending.ledger import SpendingLedger
 from shiplap_lab.fakes.faults import Faults
 
 MOST_ITEM_BYTES = 400 * 1024

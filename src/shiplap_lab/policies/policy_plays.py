@@ -88,7 +88,7 @@ def runs_of_policies(scenario: Scenario, seed: int, faults: Sequence[Fault]) -> 
 
 
 def settings_of_policies(scenario: Scenario) -> list[PolicySettings]:
-    """Return the settings of features, as each cluster of a scenario has them."""
+    """Return the settings of features, as the only cluster of a scenario has them."""
     found = (module.settings(scenario) for _, module in parts("shiplap_lab", "play"))
     return [item for item in found if item is not None]
 

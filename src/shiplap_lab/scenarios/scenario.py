@@ -22,7 +22,6 @@ from shiplap.kubernetes.quantity import parse_amount
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import Document, read_documents, read_file
 from shiplap.manifests.files.loading import check_documents
-from shiplap.policies.ceilings.ceilings import Ceiling
 from shiplap.policies.registry import parts
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.faults.fault_kinds import KINDS
@@ -54,7 +53,7 @@ class ScenarioCluster(ScenarioPart, frozen=True):
     prefix_delegation: str = "auto"
     reserved_enis: int = msgspec.field(default=0, name="reservedENIs")
     objects: tuple[dict[str, Any], ...] = ()
-    ceilings: tuple[Ceiling, ...] = ()
+    ceilings: tuple[dict[str, Any], ...] = ()
 
 
 class ScenarioSavingsPlan(ScenarioPart, frozen=True):
@@ -255,7 +254,7 @@ class Scenario(ScenarioPart, frozen=True):
     spot_risk: Literal["off", "observe", "prefer"] = "off"
     watched: float = 0.0
     sleep: dict[str, Any] | None = None
-    ceilings: tuple[Ceiling, ...] = ()
+    ceilings: tuple[dict[str, Any], ...] = ()
     reserved_instances: dict[str, int] = {}
     savings_plans: tuple[ScenarioSavingsPlan, ...] = ()
     undisturbed: bool = False

@@ -19,18 +19,11 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt import disruption_round
 from shiplap.flows.lifecycle import drain, lifecycle, registration
 from shiplap.flows.planning import decision_inputs
-from shiplap.flows.policies import ceilings_inputs, ledger_posting
 from shiplap.flows.schedule import launch, resume, schedule
 from shiplap.flows.sweep import sweep
 from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.ceilings import ceiling_input
-from shiplap.policies.ceilings.account_counters import AccountSpending, CountedSpending
-from shiplap.policies.ceilings.ceiling_use import cluster_spending, spending_view
-from shiplap.policies.ceilings.ceilings import CeilingUse, SpendingView
-from shiplap.policies.ceilings.launch_costs import LaunchCosts
-from shiplap.policies.ceilings.ledger import SpendingLedger, posted
 from shiplap.ports import BusEvent, FleetRequest
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap_lab.fakes.compute import FakeCompute
@@ -254,44 +247,6 @@ class Mutant(msgspec.Struct, frozen=True):
     scenarios: tuple[str, ...] = ("mixed", "races")
 
 
-def _passes_ceilings() -> list[Patch]:
-    """Every planned launch happens, whatever the ceilings are."""
-    return [(ceiling_input, "within_ceilings", lambda snapshot, view, decided, again: decided)]  # noqa: ARG005
-
-
-def _reserves_nothing() -> list[Patch]:
-    """Running nodes reserve nothing for the rest of the month."""
-    return [(ceilings_inputs, "cluster_spending", lambda *given: replace(cluster_spending(*given), reserved={}))]
-
-
-def _loses_the_ledger() -> list[Patch]:
-    """Each posting is written with the month's sums as they were before."""
-
-    def act(ledger: SpendingLedger, *given: Any) -> SpendingLedger:
-        return replace(posted(ledger, *given), this_month=ledger.this_month)
-
-    return [(ledger_posting, "posted", act)]
-
-
-def _keeps_nothing_for_recovery() -> list[Patch]:
-    """Any launch may use the whole of a ceiling."""
-    return [(CeilingUse, "line", property(lambda ceiling: ceiling.limit))]
-
-
-def _takes_any_for_the_cheapest() -> list[Patch]:
-    """Above a ceiling of mode cheapest, whatever is planned counts as the cheapest offering."""
-    return [(LaunchCosts, "_cheaper", lambda *_: "")]
-
-
-def _spends_alone() -> list[Patch]:
-    """A cluster takes its account for its own."""
-
-    def act(ceilings: Any, of_account: Any, cluster: str, spending: Any, *_: Any) -> SpendingView:
-        return spending_view(ceilings, of_account, cluster, spending, CountedSpending(), AccountSpending())
-
-    return [(ceilings_inputs, "spending_view", act), (AccountSpending, "allows", lambda *_: True)]
-
-
 def _tells_of_no_instance() -> list[Patch]:
     """Events of a claim leave out its instance."""
     told = claim_events.of_claim
@@ -345,12 +300,6 @@ MUTANTS: dict[str, Mutant] = {
     "books a wrong price": Mutant(_wrong_price),
     "reads stale state": Mutant(_stale_state),
     "charges no limits": Mutant(_charges_nothing),
-    "passes ceilings": Mutant(_passes_ceilings, ("ceilings",)),
-    "reserves nothing": Mutant(_reserves_nothing, ("monthly-ceilings",)),
-    "loses the ledger": Mutant(_loses_the_ledger, ("monthly-ceilings",)),
-    "keeps nothing for recovery": Mutant(_keeps_nothing_for_recovery, ("monthly-ceilings",)),
-    "takes any for the cheapest": Mutant(_takes_any_for_the_cheapest, ("monthly-ceilings",)),
-    "spends alone": Mutant(_spends_alone, ("monthly-ceilings",)),
     **{name: Mutant(*defect) for name, defect in planted_in_policies().items()},
     "ignores disruption budgets": Mutant(_ignores_budgets),
     "leaves nodes cordoned": Mutant(_leaves_taints),

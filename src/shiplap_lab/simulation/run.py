@@ -245,12 +245,10 @@ class Simulation:
             region=REGION,
             manifests=self._play.manifests[cluster.name],
             placement=self._placement,
-            policies=chosen(*settings_of_policies(self._play.scenario)),
+            policies=chosen(*settings_of_policies(replace(self._play.scenario, clusters=(cluster,)))),
             vm_memory_overhead_percent=cluster.vm_memory_overhead_percent,
             reserved_enis=cluster.reserved_enis,
             prefix_delegation=cluster.prefix_delegation,
-            ceilings=cluster.ceilings,
-            account_ceilings=self._play.scenario.ceilings,
             disruption=self._disruption,
         )
 
@@ -800,10 +798,10 @@ def _listening(found: Callable[[str], object]) -> Iterator[None]:
         logger.propagate = propagate
 
 
-def _ceilings(scenario: Scenario) -> dict[str, list[dict[str, Any]]]:
+def _ceilings(scenario: Scenario) -> dict[str, Sequence[dict[str, Any]]]:
     """As they are written, by cluster; those of the account under an empty name."""
     written = {"": scenario.ceilings} | {cluster.name: cluster.ceilings for cluster in scenario.clusters}
-    return {name: msgspec.to_builtins(ceilings) for name, ceilings in written.items() if ceilings}
+    return {name: ceilings for name, ceilings in written.items() if ceilings}
 
 
 def _amis(play: Play) -> dict[str, tuple[Ami, ...]]:

@@ -12,8 +12,8 @@ from shiplap.errors import StoreError, TooManyRequests
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Pod, RawObject
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.policies.ceilings.account_counters import CountChange
 from shiplap.ports import BusEvent, Clock, DecisionState, FleetRequest, FleetResult, written_claim, written_command
+from shiplap.spending.account_counters import CountChange
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeMeter

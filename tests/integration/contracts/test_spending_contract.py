@@ -10,9 +10,9 @@ from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.errors import EpochMoved, StoreError
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.ceilings.account_counters import AccountSpending, CountChange, CountedSpending, change_to
-from shiplap.policies.ceilings.ledger import MonthOfSpending, SpendingLedger
 from shiplap.ports import StateStore
+from shiplap.spending.account_counters import AccountSpending, CountChange, CountedSpending, change_to
+from shiplap.spending.ledger import MonthOfSpending, SpendingLedger
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeState
 from tests.builders.claims import changes, node_claim, with_fields

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from shiplap.disruption.commands import Decision
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.standstill import LastDecision
 from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
 from shiplap.kubernetes import labels
@@ -103,3 +105,15 @@ def oversized(**settings: object) -> Disrupted:
 
 def kinds(stage: Disrupted) -> list[str]:
     return sorted(instance.instance_type for instance in stage.compute.alive())
+
+
+def decided_on(stage: Disrupted) -> DisruptionSnapshot:
+    """Return the snapshot from which the next decision is made."""
+    seen = list[DisruptionSnapshot]()
+
+    def nothing(snapshot: DisruptionSnapshot) -> Decision:
+        seen.append(snapshot)
+        return Decision()
+
+    disrupt(stage.settings, stage.context, stage.memory, decision_of=nothing)
+    return seen[-1]

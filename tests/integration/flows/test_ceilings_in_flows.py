@@ -7,15 +7,19 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import FINAL, ClaimState
 from shiplap.policies.ceilings.ceiling_input import CeilingInput
 from shiplap.policies.ceilings.ceiling_use import hourly_micros
 from shiplap.policies.ceilings.ceilings import CEILING_REACHED, CRITICAL_PRIORITY, Ceiling, CeilingMode
-from shiplap.policies.ceilings.ledger import HOUR_S, month_end
+from shiplap.policies.ceilings.ceilings_settings import CeilingSettings
+from shiplap.policies.policy_settings import chosen
 from shiplap.records import scheduling_record as records
 from shiplap.scheduling.planner import plan
+from shiplap.spending.ledger import HOUR_S, month_end
 from tests.builders.pools import family_pool
 from tests.integration.flows.disrupted import Disrupted, kinds, oversized
+from tests.integration.flows.live_stage import LiveStage
 from tests.integration.flows.stage import Stage
 
 STOP = CeilingMode.STOP
@@ -27,9 +31,8 @@ FLEX = (family_pool("flex", ("c7i-flex",), sizes=("large",)),)
 
 def stage_below(*ceilings: Ceiling, account: Sequence[Ceiling] = (), beside: Stage | None = None) -> Stage:
     stage = Stage(FLEX, beside=beside)
-    stage.settings = replace(
-        stage.settings, ceilings=ceilings, account_ceilings=tuple(account), unproven_pod_nodes=0, dry_run=False
-    )
+    below = chosen(CeilingSettings(ceilings, tuple(account)))
+    stage.settings = replace(stage.settings, policies=below, unproven_pod_nodes=0, dry_run=False)
     return stage
 
 
@@ -271,7 +274,7 @@ def test_an_ended_node_is_posted_to_its_end_and_closed() -> None:
 def oversized_below(dollars: float) -> Disrupted:
     stage = oversized()
     ceiling = Ceiling(hourly=dollars, mode=STOP)
-    stage.settings = replace(stage.settings, account_ceilings=(ceiling,))
+    stage.settings = replace(stage.settings, policies=chosen(CeilingSettings(of_account=(ceiling,))))
     return stage
 
 
@@ -295,7 +298,8 @@ def test_wherever_a_replacement_dies_the_counters_are_true_in_the_end(account: b
     def begun() -> Disrupted:
         stage = oversized_below(0.6)
         if not account:
-            stage.settings = replace(stage.settings, ceilings=stage.settings.account_ceilings, account_ceilings=())
+            ceiling = Ceiling(hourly=0.6, mode=STOP)
+            stage.settings = replace(stage.settings, policies=chosen(CeilingSettings((ceiling,))))
         stage.disrupt()
         stage.clock.advance(60)
         stage.faults.clear()
@@ -312,3 +316,17 @@ def test_wherever_a_replacement_dies_the_counters_are_true_in_the_end(account: b
         stage.minutes(14)
         assert kinds(stage) == ["m6i.large"]
         assert stage.state.read(stage.name, 0).account_spending.hourly == (96_000 if account else 0)
+
+
+def test_a_nodeclaim_of_a_user_waits_below_a_ceiling_and_stays() -> None:
+    stage = LiveStage()
+    stage.deployed = replace(stage.deployed, policies=chosen(CeilingSettings((hourly(0.01),))))
+    on_demand = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
+    node_class = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    spec = {"nodeClassRef": node_class, "requirements": [on_demand]}
+    metadata = {"name": "mine", "creationTimestamp": rfc3339(stage.clock.now())}
+    stage.server.create("nodeclaims", {"kind": "NodeClaim", "metadata": metadata, "spec": spec})
+    for _ in range(3):
+        stage.minute()
+    assert not stage.claims()
+    assert [item["metadata"]["name"] for item in stage.server.list("nodeclaims").items] == ["mine"]

@@ -8,25 +8,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.disruption.commands import Decision, Method, Reason
-from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
+from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import READY_S, CommandState, DisruptionCommand
 from shiplap.errors import ClusterUnreachable, ConditionFailed, ShiplapError, StoreError
-from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
+from shiplap.flows.disrupt.disruption_round import DisruptionReport
 from shiplap.flows.planning.futile_launches import IN_VAIN_S
-from shiplap.flows.policies.ceilings_policy import CeilingPolicy
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH_VERSION
-from shiplap.policies.ceilings.ceiling_input import CeilingInput
-from shiplap.policies.ceilings.ceilings import (
-    Ceiling,
-    CeilingMode,
-    SpendingView,
-)
 from shiplap.ports import Refusals
 from tests.builders.claims import with_fields
-from tests.integration.flows.disrupted import Disrupted, oversized
+from tests.integration.flows.disrupted import Disrupted, decided_on, oversized
 
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 
@@ -360,18 +352,6 @@ def test_beside_nodes_that_are_on_their_way_those_in_service_are_looked_at() -> 
     assert "before cluster.view" in stage.faults.points
 
 
-def decided_on(stage: Disrupted) -> DisruptionSnapshot:
-    """Return the snapshot from which the next decision is made."""
-    seen = list[DisruptionSnapshot]()
-
-    def nothing(snapshot: DisruptionSnapshot) -> Decision:
-        seen.append(snapshot)
-        return Decision()
-
-    disrupt(stage.settings, stage.context, stage.memory, decision_of=nothing)
-    return seen[-1]
-
-
 def test_a_decision_knows_the_settings_and_which_nodes_are_busy() -> None:
     stage = oversized(move_cost=0.125)
     found = decided_on(stage)
@@ -389,19 +369,6 @@ def test_pods_that_waited_for_an_hour_in_vain_keep_no_node() -> None:
     at = stage.clock.now() - IN_VAIN_S
     stage.state.mark_refused(stage.name, "uid-vain-000", Refusals(("x",), at, 1, at))
     assert {pod.metadata.name for pod in decided_on(stage).scheduling.view.pods} == {"web-000"}
-
-
-@pytest.mark.parametrize(("mode", "knows"), [(CeilingMode.STOP, True), (CeilingMode.CHEAPEST, False)])
-def test_dollars_are_given_to_a_decision_only_if_they_may_refuse_its_replacements(
-    mode: CeilingMode, knows: bool
-) -> None:
-    stage = oversized()
-    stage.settings = replace(stage.settings, ceilings=(Ceiling(hourly=5.0, mode=mode),))
-    assert (decided_on(stage).scheduling.policy(CeilingInput) is not None) == knows
-    stage, report = begun(stage)
-    assert len(report.begun) == 1
-    new = next(claim for claim in stage.claims() if claim.state is ClaimState.PLANNED)
-    assert new.most_hourly >= new.hourly
 
 
 @pytest.mark.parametrize(("reason", "fresh"), [(Reason.UNDERUTILIZED, False), (Reason.DRIFTED, True)])
@@ -428,22 +395,3 @@ def test_a_memory_that_cannot_be_written_ends_the_look() -> None:
     with pytest.raises(StoreError):
         stage.disrupt()
     assert stage.state.commands(stage.name) == ()
-
-
-@pytest.mark.parametrize(
-    ("modes", "looks"),
-    [
-        ((), False),
-        ((CeilingMode.STOP,), True),
-        ((CeilingMode.CHEAPEST,), False),
-        ((CeilingMode.CHEAPEST, CeilingMode.STOP), True),
-    ],
-)
-def test_disruption_looks_at_dollars_only_where_a_ceiling_may_refuse_replacements(
-    modes: tuple[CeilingMode, ...], looks: bool
-) -> None:
-    stage = oversized()
-    stage.settings = replace(stage.settings, ceilings=tuple(Ceiling(hourly=1.0, mode=mode) for mode in modes))
-    known = CeilingInput(SpendingView())
-    policy = CeilingPolicy(stage.settings, stage.context)
-    assert policy.disruption_policies((known,)) == ((known,) if looks else ())

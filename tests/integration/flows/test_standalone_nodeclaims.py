@@ -12,7 +12,6 @@ from shiplap.flows.schedule.launch import LEASE_S
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
 from shiplap.records.scheduling_record import decode
 from shiplap.scheduling.planner import plan
 from shiplap_lab.fakes.faults import Crash, When
@@ -135,14 +134,6 @@ class TestLaunch:
         assert "kubernetes.io/hostname" not in node["metadata"]["labels"]
         assert node["metadata"]["labels"]["team"] == "ml"
         assert not applied.keys() & node["metadata"]["annotations"].keys()
-
-    def test_below_a_ceiling_in_dollars_it_waits_and_stays(self, stage: LiveStage) -> None:
-        stage.deployed = replace(stage.deployed, ceilings=(Ceiling(hourly=0.01, mode=CeilingMode.STOP),))
-        write(stage)
-        for _ in range(3):
-            stage.minute()
-        assert not stage.claims()
-        assert known(stage) is not None
 
     def test_beside_pods_and_pools(self) -> None:
         stage = LiveStage()

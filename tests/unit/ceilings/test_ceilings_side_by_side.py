@@ -13,7 +13,6 @@ from shiplap.flows.policies.ceilings_inputs import ceilings_in_use
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.shiplap_annotations import MAX_HOURLY_PRICE
-from shiplap.policies.ceilings.account_counters import AccountSpending, CountedSpending
 from shiplap.policies.ceilings.ceiling_use import (
     LOST_FOR_S,
     ClusterSpending,
@@ -25,9 +24,10 @@ from shiplap.policies.ceilings.ceiling_use import (
     spending_view,
 )
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode, SpendingView, WantedLaunch, admit
-from shiplap.policies.ceilings.ledger import HOUR_S, MonthOfSpending, SpendingLedger, last_hour, month_end
 from shiplap.ports import DecisionState
 from shiplap.settings import ClusterSettings
+from shiplap.spending.account_counters import AccountSpending, CountedSpending
+from shiplap.spending.ledger import HOUR_S, MonthOfSpending, SpendingLedger, last_hour, month_end
 from tests.builders.claims import node_claim
 
 DOLLAR = 1_000_000

@@ -19,7 +19,6 @@ from shiplap.flows.planning.planned_launches import (
     spec_hashes,
     with_token,
 )
-from shiplap.flows.policies.ceilings_inputs import with_most_prices
 from shiplap.instances.capacity.described_capacity import ENCLAVES
 from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.kubernetes import labels
@@ -27,7 +26,6 @@ from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import ClaimCause, ClaimState, LaunchRequest, NodeClaim, PodReference, PreferredSpot
 from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION
-from shiplap.policies.ceilings.ceilings import WantedLaunch
 from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, PlannedClaim
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
@@ -56,13 +54,6 @@ PLANNED = PlannedClaim(
 ORIGIN = ClaimOrigin(
     cluster="demo", owner="me", at=NOW, lease_s=60.0, first_event_at=NOW - 3, event_id="e", spec_hashes={"default": "h"}
 )
-
-
-def test_a_claim_may_cost_as_much_as_the_dearest_that_it_may_be_launched_as() -> None:
-    records = [node_claim(name=name, cluster="demo") for name in ("a", "b", "c")]
-    prices: dict[str, dict[str, int]] = {"a": {"small": 100_000, "large": 250_000}, "b": {}}
-    wanted = [WantedLaunch(name=name, node_pool="p", prices=found) for name, found in prices.items()]
-    assert [claim.most_hourly for claim in with_most_prices(records, wanted)] == [0.25, 0.0, 0.0]
 
 
 def test_a_record_keeps_what_outlives_the_decision_and_says_who_decided() -> None:

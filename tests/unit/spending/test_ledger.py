@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shiplap.instances.offerings.instance_rates import Rate, micros_of, rate_of, unknown_rate
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.ceilings.ledger import (
+from shiplap.spending.ledger import (
     HOUR_S,
     SpendingLedger,
     begin,

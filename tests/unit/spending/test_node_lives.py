@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiplap.policies.ceilings.node_lives import CLASSES, NodeLives
+from shiplap.spending.node_lives import CLASSES, NodeLives
 
 HOUR_S, DAY_S = 3600, 86_400
 

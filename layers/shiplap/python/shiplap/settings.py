@@ -18,7 +18,6 @@ from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
-from shiplap.policies.ceilings.ceilings import Ceiling
 from shiplap.policies.policy_settings import ChosenPolicy
 from shiplap.policies.registry import POLICIES
 
@@ -142,29 +141,15 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     policies: tuple[ChosenPolicy, ...] = ()
     """The settings of optional features (`policies.policy_settings.chosen`)."""
 
-    ceilings: tuple[Ceiling, ...] = ()
-    """Ceilings in dollars of the cluster, its NodePools and namespaces."""
-
-    account_ceilings: tuple[Ceiling, ...] = ()
-    """Ceilings in dollars of all clusters of the install together."""
-
     @property
     def policies_on(self) -> tuple[str, ...]:
         """The names of the optional features that are on, in the order of the registry."""
-        on = {
-            "ceilings": self.has_ceilings,
-            **{item.name: item.settings.is_on for item in self.policies},
-        }
+        on = {item.name: item.settings.is_on for item in self.policies}
         return tuple(entry.name for entry in POLICIES if on.get(entry.name))
 
     def policy(self, kind: type[S]) -> S | None:
         """Return the settings of an optional feature, by their class; None if the cluster has none."""
         return next((item.settings for item in self.policies if isinstance(item.settings, kind)), None)
-
-    @property
-    def has_ceilings(self) -> bool:
-        """True if anything bounds the cost of the cluster's nodes."""
-        return bool(self.ceilings or self.account_ceilings)
 
 
 class OtlpSettings(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -15,11 +15,7 @@ import msgspec
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap.flows.policies.ceilings_inputs import ceilings_in_use
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.ceilings.ceiling_use import ClusterSpending, cluster_spending
-from shiplap.policies.ceilings.ceilings import CeilingUse, dollars
-from shiplap.policies.ceilings.ledger import SpendingLedger
 from shiplap.policies.registry import parts
 from shiplap.ports import FlightRecords
 from shiplap.records.disruption_record import Headline, headline
@@ -50,7 +46,7 @@ class DecisionsRead(msgspec.Struct, frozen=True):
 
 
 class LinesRead(msgspec.Struct, frozen=True):
-    """The install's lines of text on `spending` or a feature; empty where it has no such settings."""
+    """The lines of text of a feature of the install; empty where it has no such settings."""
 
     kind: str
     lines: tuple[str, ...]
@@ -105,7 +101,7 @@ def decisions_source(read: Callable[[], Sequence[Headline]]) -> PolledSource:
 
 
 def lines_source(kind: str, unseen: str, read: Callable[[], Sequence[str]]) -> PolledSource:
-    """Return the source of the install's lines on `spending` or a feature; it shows `unseen` while a read fails."""
+    """Return the source of the lines of a feature of the install; it shows `unseen` while a read fails."""
     return PolledSource(kind, unseen, lambda: LinesRead(kind, tuple(read())))
 
 
@@ -113,42 +109,6 @@ def policy_sources(resources: FollowedResources, clock: Callable[[], float]) -> 
     """Return the sources of lines of optional features, those of `shiplap_cli.policies.<name>_top`."""
     found = parts("shiplap_cli", "top")
     return [lines_source(name, module.UNSEEN, module.lines_reader(resources, clock)) for name, module in found]
-
-
-def spending_reader(resources: FollowedResources, clock: Callable[[], float]) -> Callable[[], Sequence[str]]:
-    """Reads from table `state` what a cluster has spent this month, if its ledger is kept.
-
-    The ceilings are those that the functions had when they were first looked up.
-    """
-
-    def read() -> Sequence[str]:
-        try:
-            state = resources.state.read(resources.cluster, clock())
-            if state.ledger is None:
-                return ()
-            claims = resources.state.ledger_claims(resources.cluster)
-        except (AwsError, StoreError):  # whoever reads the claims from the same table says so
-            return ()
-        spending = cluster_spending(claims, state.ledger, clock())
-        try:
-            ceilings = ceilings_in_use(resources.settings, state, spending)
-        except (AwsError, InvalidInput) as error:
-            return (spending_words(state.ledger, spending), f"ceilings are not seen: {with_hint(error)}")
-        return (spending_words(state.ledger, spending), *_nearest_ceiling(ceilings))
-
-    return read
-
-
-def spending_words(ledger: SpendingLedger, spending: ClusterSpending) -> str:
-    """Return the month's spent and reserved amounts, and the forecast for all of it, in words."""
-    spent, forecast = dollars(spending.total_spent), dollars(spending.forecast(ledger))
-    return f"this month {spent} spent, {dollars(spending.total - spending.total_spent)} reserved, forecast {forecast}"
-
-
-def _nearest_ceiling(ceilings: Sequence[CeilingUse]) -> Iterator[str]:
-    """The ceiling of which the largest share is used."""
-    for ceiling in sorted(ceilings, key=lambda item: (-item.share, item.title))[:1]:
-        yield f"{ceiling.share:.0%} of {ceiling.title}, mode {ceiling.mode}"
 
 
 def claim_reader(resources: FollowedResources) -> Callable[[], Sequence[NodeClaim]]:

@@ -33,9 +33,7 @@ from shiplap_cli.commands.top.followed_install import (
     claims_source,
     decision_reader,
     decisions_source,
-    lines_source,
     policy_sources,
-    spending_reader,
 )
 from shiplap_cli.commands.top.frame import Scene, frame, page_of
 from shiplap_cli.commands.top.stream import StreamLine, changes_between, extended
@@ -124,7 +122,6 @@ def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, e
         for polled in (
             claims_source(claim_reader(resources)),
             decisions_source(decision_reader(resources, time.time)),
-            lines_source("spending", "what is spent is not seen", spending_reader(resources, time.time)),
             *policy_sources(resources, time.time),
         ):
             polled.poll_once(seen.put)

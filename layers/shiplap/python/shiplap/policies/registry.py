@@ -48,7 +48,12 @@ POLICIES: tuple[PolicyEntry, ...] = (
         "sleep.sleep_input:SleepInput",
         settings="sleep.sleep_settings:SleepSettings",
     ),
-    PolicyEntry("ceilings", "ceilings_policy:CeilingPolicy", "ceilings.ceiling_input:CeilingInput"),
+    PolicyEntry(
+        "ceilings",
+        "ceilings_policy:CeilingPolicy",
+        "ceilings.ceiling_input:CeilingInput",
+        settings="ceilings.ceilings_settings:CeilingSettings",
+    ),
     PolicyEntry(
         "spot_risk",
         "spot_risk_policy:SpotRiskPolicy",

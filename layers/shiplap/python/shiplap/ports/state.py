@@ -20,9 +20,9 @@ from shiplap.instances.offerings.unavailability import (
 from shiplap.instances.readiness.joins import JoinHistory
 from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.manifests.stored_form import StoredForm
-from shiplap.policies.ceilings.account_counters import AccountSpending, CountChange, CountedSpending
-from shiplap.policies.ceilings.ledger import SpendingLedger
 from shiplap.ports.compute import OfferingFailure
+from shiplap.spending.account_counters import AccountSpending, CountChange, CountedSpending
+from shiplap.spending.ledger import SpendingLedger
 
 COMMIT_GROUP = 99
 """Claims in one transaction beside the epoch: DynamoDB allows 100 actions."""
@@ -162,7 +162,7 @@ class DecisionState(msgspec.Struct, frozen=True):
     each subnet id, `reserved` the instances that they take from each capacity reservation, by token. `refused` holds
     pods by uid. `futile` maps futile claims to the time of their creation. `proven` maps kinds of pods that nodes have
     run to the time of the last note. `frozen_at` is when all launches of the install were frozen, 0 if they are not.
-    `ledger` is None without ceilings in dollars; `counted` is what the cluster has added to `account_spending`.
+    `ledger` is None unless a feature keeps one; `counted` is what the cluster has added to `account_spending`.
     """
 
     epoch: int

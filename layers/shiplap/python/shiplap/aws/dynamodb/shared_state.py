@@ -30,8 +30,8 @@ from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.failures import TRANSACTION_CANCELED, Sleep, attempts, code_of, store_errors
 from shiplap.errors import StoreThrottled
 from shiplap.instances.offerings.unavailability import remembered_until
-from shiplap.policies.ceilings.account_counters import AccountSpending, CountChange
 from shiplap.ports import ADDRESSES_S, OfferingFailure, UnavailableOffering, may_take
+from shiplap.spending.account_counters import AccountSpending, CountChange
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

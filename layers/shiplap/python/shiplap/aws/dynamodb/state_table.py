@@ -45,8 +45,6 @@ from shiplap.manifests.nodeclaim import (
     check_new_claims,
     forgotten_at,
 )
-from shiplap.policies.ceilings.account_counters import CountChange, CountedSpending
-from shiplap.policies.ceilings.ledger import SpendingLedger
 from shiplap.ports import (
     COMMIT_BYTES,
     COMMIT_GROUP,
@@ -67,6 +65,8 @@ from shiplap.ports import (
     written_claim,
     written_command,
 )
+from shiplap.spending.account_counters import CountChange, CountedSpending
+from shiplap.spending.ledger import SpendingLedger
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

@@ -14,11 +14,11 @@ from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy, Swept
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.policies.ceilings.account_counters import CountChange
 from shiplap.policies.registry import flow_of
 from shiplap.ports import DecisionState, OfferingFailure
 from shiplap.scheduling.model.snapshot import PolicyInput, Snapshot
 from shiplap.settings import ClusterSettings
+from shiplap.spending.account_counters import CountChange
 
 
 class ActivePolicies:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.shiplap_annotations import MICROS, price_rules
-from shiplap.policies.ceilings.account_counters import CountChange
 from shiplap.policies.ceilings.ceiling_use import (
     ClusterSpending,
     change_of_account,
@@ -18,11 +16,10 @@ from shiplap.policies.ceilings.ceiling_use import (
     spending_view,
 )
 from shiplap.policies.ceilings.ceilings import CeilingUse, SpendingView, WantedLaunch, admit
+from shiplap.policies.ceilings.ceilings_settings import NO_CEILINGS, CeilingSettings
 from shiplap.ports import DecisionState, StateStore
 from shiplap.settings import ClusterSettings
-
-if TYPE_CHECKING:
-    pass
+from shiplap.spending.account_counters import CountChange
 
 
 def read_spending(settings: ClusterSettings, state: DecisionState, store: StateStore, now: float) -> ClusterSpending:
@@ -32,9 +29,10 @@ def read_spending(settings: ClusterSettings, state: DecisionState, store: StateS
 
 def view_of_spending(settings: ClusterSettings, state: DecisionState, spending: ClusterSpending) -> SpendingView:
     """Return the view of spending that goes into the snapshot of a decision."""
+    wanted = settings.policy(CeilingSettings) or NO_CEILINGS
     return spending_view(
-        settings.ceilings,
-        settings.account_ceilings,
+        wanted.of_cluster,
+        wanted.of_account,
         settings.name,
         spending,
         state.counted,

@@ -9,13 +9,14 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.policies.ceilings_inputs import counted_with, read_spending, view_of_spending, with_most_prices
 from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy, SweptFacts
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.policies.ceilings.account_counters import CountChange
 from shiplap.policies.ceilings.ceiling_use import ClusterSpending
-from shiplap.policies.ceilings.ceilings import CeilingMode, SpendingView, WantedLaunch
+from shiplap.policies.ceilings.ceilings import SpendingView, WantedLaunch
+from shiplap.policies.ceilings.ceilings_settings import NO_CEILINGS, CeilingSettings
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput
 from shiplap.settings import ClusterSettings
+from shiplap.spending.account_counters import CountChange
 
 if TYPE_CHECKING:
     from shiplap.policies.ceilings.ceiling_input import CeilingInput
@@ -26,6 +27,7 @@ class CeilingPolicy(Policy):
 
     def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
         super().__init__(settings, context)
+        self._wants = settings.policy(CeilingSettings) or NO_CEILINGS
         self._spending: ClusterSpending | None = None
         self._wanted_of: Sequence[PlannedClaim] = ()
         self._wanted_launches: list[WantedLaunch] = []
@@ -44,9 +46,7 @@ class CeilingPolicy(Policy):
 
     def disruption_policies(self, policies: tuple[PolicyInput, ...]) -> tuple[PolicyInput, ...]:
         """Leave out ceilings that refuse no replacement: decisions would change with each minute for nothing."""
-        if any(
-            ceiling.mode is CeilingMode.STOP for ceiling in (*self.settings.ceilings, *self.settings.account_ceilings)
-        ):
+        if self._wants.stops_launches:
             return policies
         return tuple(item for item in policies if item.stage is not PlanStage.ADMISSION)
 
@@ -57,7 +57,7 @@ class CeilingPolicy(Policy):
     def counted(self, launches: Launches) -> CountChange | None:
         """Return what the claims add to the counters of the account, if it has a ceiling."""
         view = self._view(launches)
-        if self._spending is None or view is None or not self.settings.account_ceilings:
+        if self._spending is None or view is None or not self._wants.of_account:
             return None
         names = {claim.name for claim in launches.records}
         wanted = [item for item in self._wanted(launches) if item.name in names]
@@ -86,6 +86,6 @@ class CeilingPolicy(Policy):
 
     def sweep(self, facts: SweptFacts) -> None:
         """Post what the last hours cost, and make the account's counters true."""
-        from shiplap.flows.policies.ledger_posting import keep_ledger  # noqa: PLC0415 - only sweeps post
+        from shiplap.flows.policies.ceilings_ledger import keep_ledger  # noqa: PLC0415 - only sweeps post
 
         keep_ledger(self.settings, facts, self._spending, self.context)

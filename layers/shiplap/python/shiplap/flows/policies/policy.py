@@ -21,11 +21,11 @@ from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.readiness.joins import JoinHistory
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.policies.ceilings.account_counters import CountChange
 from shiplap.ports import DecisionState, OfferingFailure
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
 from shiplap.settings import ClusterSettings
+from shiplap.spending.account_counters import CountChange
 
 
 class DecisionFacts(msgspec.Struct, frozen=True):

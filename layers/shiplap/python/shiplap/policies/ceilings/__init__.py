@@ -1,1 +1,1 @@
-"""Ceilings in dollars, and the ledger of what a cluster spends. See docs/how-to/ceilings.md."""
+"""Ceilings in dollars on what clusters cost. See docs/how-to/ceilings.md."""

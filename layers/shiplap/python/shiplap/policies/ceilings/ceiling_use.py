@@ -8,7 +8,6 @@ import msgspec
 
 from shiplap.instances.offerings.instance_rates import micros_of, rate_of
 from shiplap.manifests.nodeclaim import FINAL, GOING_FOR_GOOD, IN_FLIGHT, ClaimState, NodeClaim
-from shiplap.policies.ceilings.account_counters import AccountSpending, CountChange, CountedSpending, change_to
 from shiplap.policies.ceilings.ceilings import (
     HOURLY_PERIOD,
     MONTHLY_PERIOD,
@@ -19,7 +18,8 @@ from shiplap.policies.ceilings.ceilings import (
     SpendingView,
 )
 from shiplap.policies.ceilings.forecast import forecast_micros
-from shiplap.policies.ceilings.ledger import (
+from shiplap.spending.account_counters import AccountSpending, CountChange, CountedSpending, change_to
+from shiplap.spending.ledger import (
     HOUR_S,
     SpendingLedger,
     begin,

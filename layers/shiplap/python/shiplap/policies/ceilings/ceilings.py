@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.instances.offerings.instance_rates import micros_of
-from shiplap.policies.ceilings.ledger import HOUR_S
+from shiplap.spending.ledger import HOUR_S
 
 
 class CeilingMode(StrEnum):

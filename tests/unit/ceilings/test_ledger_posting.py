@@ -9,19 +9,21 @@ from typing import Any
 import pytest
 
 from shiplap.flows.context import FlowContext, TypesFor
-from shiplap.flows.policies import ledger_posting
-from shiplap.flows.policies.ledger_posting import keep_ledger
+from shiplap.flows.policies import ceilings_ledger
+from shiplap.flows.policies.ceilings_ledger import keep_ledger
 from shiplap.flows.policies.policy import SweptFacts
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.ceilings.account_counters import CountedSpending
 from shiplap.policies.ceilings.ceiling_use import ClusterSpending
 from shiplap.policies.ceilings.ceilings import Ceiling
-from shiplap.policies.ceilings.ledger import HOUR_S, SpendingLedger
+from shiplap.policies.ceilings.ceilings_settings import CeilingSettings
+from shiplap.policies.policy_settings import chosen
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.settings import ClusterSettings
+from shiplap.spending.account_counters import CountedSpending
+from shiplap.spending.ledger import HOUR_S, SpendingLedger
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.state import FakeState
@@ -33,6 +35,7 @@ START = int(datetime(2026, 11, 10, 9, tzinfo=UTC).timestamp())
 LATER = START + HOUR_S
 GIB = 1024**3
 CEILING = Ceiling(hourly=10.0)
+BELOW = chosen(CeilingSettings((CEILING,)))
 
 
 def claim(name: str = "a", end: float | None = None, **fields: Any) -> NodeClaim:
@@ -60,7 +63,7 @@ class _Ledgers:
         self.adopt(*claims)
         if ledger is not None:
             assert self.state.post_ledger("blue", ledger)
-        self.settings = ClusterSettings(name="blue", region="eu-west-1", ceilings=(CEILING,))
+        self.settings = ClusterSettings(name="blue", region="eu-west-1", policies=BELOW)
         self.faults.clear()
 
     def adopt(self, *claims: NodeClaim) -> None:
@@ -125,7 +128,7 @@ def test_only_claims_that_are_gone_are_closed() -> None:
 
 
 def test_what_one_sweep_does_not_close_a_later_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_posting, "MOST_CLOSED", 2)
+    monkeypatch.setattr(ceilings_ledger, "MOST_CLOSED", 2)
     ledgers = _Ledgers(*(claim(name, end=START + 5.0) for name in "abc"), ledger=posted_until(LATER))
     ledgers.keep()
     assert ledgers.open_claims() == ["c"]
@@ -249,7 +252,7 @@ def test_a_ceiling_that_is_reached_is_counted(used: int, warnings: int) -> None:
 def test_the_hourly_ceiling_of_a_node_pool_is_measured_without_nodes_that_leave(staying: int, warnings: int) -> None:
     ledgers = _Ledgers(ledger=posted_until(LATER))
     manifests = Manifests(node_pools=(priced("batch", max_hourly_price="2"), priced("other")))
-    settings = ClusterSettings(name="blue", region="eu-west-1", ceilings=(CEILING,), manifests=manifests)
+    settings = ClusterSettings(name="blue", region="eu-west-1", policies=BELOW, manifests=manifests)
     spending = ClusterSpending("2026-11", 1000, hourly={"batch": 3_000_000}, staying={"batch": staying})
     ledgers.keep(spending=spending, settings=settings)
     assert ledgers.meter.counts.get("CeilingsReached", 0) == warnings
@@ -265,7 +268,7 @@ def test_counters_are_corrected_where_the_account_has_ceilings(
 ) -> None:
     ledgers = _Ledgers(ledger=posted_until(LATER))
     account = (CEILING,) if of_account else ()
-    settings = ClusterSettings(name="blue", region="eu-west-1", ceilings=(CEILING,), account_ceilings=account)
+    settings = ClusterSettings(name="blue", region="eu-west-1", policies=chosen(CeilingSettings((CEILING,), account)))
     spending = ClusterSpending("2026-11", 1000, spent={"p": 600}, reserved={"p": 100}, hourly={"p": 70})
     ledgers.keep(spending=spending if has_spending else None, settings=settings)
     assert ledgers.state.read("blue", LATER).counted == (expected or CountedSpending())

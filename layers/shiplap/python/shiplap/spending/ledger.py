@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from shiplap.instances.offerings.instance_rates import Rate
 from shiplap.manifests.nodeclaim import FINAL, NodeClaim
-from shiplap.policies.ceilings.node_lives import NodeLives
+from shiplap.spending.node_lives import NodeLives
 
 HOUR_S = 3600
 """Seconds of one posting. Months begin at full hours of UTC."""

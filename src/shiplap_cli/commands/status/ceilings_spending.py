@@ -19,7 +19,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.ceilings.ceiling_use import ClusterSpending
 from shiplap.policies.ceilings.ceilings import CeilingUse
-from shiplap.policies.ceilings.ledger import SpendingLedger
+from shiplap.spending.ledger import SpendingLedger
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import STACK, Dev, Stack, find_install, sole_cluster
 from shiplap_cli.installs.installed import cluster_settings_of

@@ -11,9 +11,11 @@ from shiplap.errors import AwsError, StoreError
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
-from shiplap.policies.ceilings.ledger import HOUR_S, MonthOfSpending, SpendingLedger
+from shiplap.policies.ceilings.ceilings_settings import CeilingSettings
+from shiplap.policies.policy_settings import chosen
 from shiplap.settings import ClusterSettings
-from shiplap_cli.commands.status import spending_report as command
+from shiplap.spending.ledger import HOUR_S, MonthOfSpending, SpendingLedger
+from shiplap_cli.commands.status import ceilings_spending as command
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
 from shiplap_lab.fakes.state import FakeState
@@ -34,7 +36,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> FakeState:
     known = {"cluster": "prod", "instance_id": "i-1", "hourly": 0.5, "state": ClaimState.INITIALIZED}
     found.adopt(node_claim(name="a", node_pool="general", created_at=NOW - 10 * HOUR_S, **known))
     ceilings = (Ceiling(monthly=600.0), Ceiling(hourly=1.0, mode=CeilingMode.STOP))
-    settings = ClusterSettings(name="prod", region="eu-west-1", ceilings=ceilings)
+    settings = ClusterSettings(name="prod", region="eu-west-1", policies=chosen(CeilingSettings(ceilings)))
     monkeypatch.setattr(command, "find_install", lambda **_: DeployedInstall("b"))
     monkeypatch.setattr(command, "sole_cluster", lambda _: "prod")
     monkeypatch.setattr(command, "cluster_settings_of", lambda *_: settings)

@@ -21,9 +21,10 @@ from shiplap.kubernetes.quantity import CPU, MEMORY
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.policies.ceilings.ceiling_use import ClusterSpending, recount
 from shiplap.policies.ceilings.ceilings import dollars
-from shiplap.policies.ceilings.ledger import HOUR_S, SpendingLedger, begin, is_due, posted
+from shiplap.policies.ceilings.ceilings_settings import CeilingSettings
 from shiplap.ports import DecisionState
 from shiplap.settings import ClusterSettings
+from shiplap.spending.ledger import HOUR_S, SpendingLedger, begin, is_due, posted
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ def keep_ledger(
     if spending is None:
         return
     _measure(settings, state, spending, context)
-    if settings.account_ceilings:
+    wanted = settings.policy(CeilingSettings)
+    if wanted is not None and wanted.of_account:
         change = recount(state.counted, spending, now)
         if change is not None:
             context.state.count_spending(settings.name, change)

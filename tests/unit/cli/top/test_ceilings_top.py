@@ -14,17 +14,19 @@ from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
-from shiplap.policies.ceilings.ledger import HOUR_S, MonthOfSpending, SpendingLedger
+from shiplap.policies.ceilings.ceilings_settings import CeilingSettings
+from shiplap.policies.policy_settings import chosen
 from shiplap.settings import ClusterSettings
+from shiplap.spending.ledger import HOUR_S, MonthOfSpending, SpendingLedger
 from shiplap_cli.commands.top.followed_cluster import FollowedCluster
 from shiplap_cli.commands.top.followed_install import (
     LinesRead,
     lines_source,
-    spending_reader,
 )
 from shiplap_cli.commands.top.frame import Scene, frame
 from shiplap_cli.commands.top.view import View
 from shiplap_cli.installs.followed_resources import FollowedResources
+from shiplap_cli.policies.ceilings_top import lines_reader
 from shiplap_lab.fakes.state import FakeState
 from tests.builders.claims import node_claim
 from tests.conformance.priced_pools import priced
@@ -44,17 +46,17 @@ def spent() -> FakeState:
 
 def reading(state: FakeState) -> list[str]:
     install: Any = SimpleNamespace(state=lambda: state)
-    return list(spending_reader(FollowedResources(lambda: (install, "prod")), lambda: NOW)())
+    return list(lines_reader(FollowedResources(lambda: (install, "prod")), lambda: NOW)())
 
 
 def test_what_is_spent_reserved_and_forecast(settings: list[ClusterSettings | AwsError]) -> None:
     (words,) = reading(spent())
     assert words == WORDS
     following = FollowedCluster("prod", lambda _: (NodePrices(), ""))
-    following.apply(LinesRead("spending", (words,)))
+    following.apply(LinesRead("ceilings", (words,)))
     following.apply(LinesRead("sleep", ("sleep: 1 more node may leave",)))
     lines = [str(line) for line in frame(Scene(following.picture(NOW)), View(), (), 80, 24)]
-    assert [line for line in lines if line.startswith(("sleep", "this"))] == ["sleep: 1 more node may leave", words]
+    assert [line for line in lines if line.startswith(("sleep", "this"))] == [words, "sleep: 1 more node may leave"]
     assert max(map(len, lines)) <= 80
 
 
@@ -69,7 +71,7 @@ def test_the_ceiling_of_which_most_is_used(
     settings: list[ClusterSettings | AwsError], hourly: float, nearest: str
 ) -> None:
     ceilings = (Ceiling(monthly=600.0), Ceiling(hourly=hourly, mode=CeilingMode.STOP))
-    settings.append(ClusterSettings(name="prod", region="eu-west-1", ceilings=ceilings))
+    settings.append(ClusterSettings(name="prod", region="eu-west-1", policies=chosen(CeilingSettings(ceilings))))
     assert reading(spent()) == [WORDS, nearest]
 
 
@@ -78,7 +80,11 @@ def test_the_hourly_ceiling_of_a_node_pool_may_be_the_most_used_one(
 ) -> None:
     manifests = Manifests(node_pools=(priced("default", max_hourly_price="0.8"),))
     ceilings = (Ceiling(monthly=600.0),)
-    settings.append(ClusterSettings(name="prod", region="eu-west-1", ceilings=ceilings, manifests=manifests))
+    settings.append(
+        ClusterSettings(
+            name="prod", region="eu-west-1", policies=chosen(CeilingSettings(ceilings)), manifests=manifests
+        )
+    )
     assert reading(spent()) == [WORDS, "62% of NodePool default, $0.80 per hour, mode stop"]
 
 
@@ -98,7 +104,7 @@ def test_a_table_that_cannot_be_read_is_reported_with_its_claims_only() -> None:
 def test_without_a_ledger_there_is_no_line() -> None:
     assert reading(FakeState()) == []
     shown: list[Any] = []
-    lines_source("spending", "unseen", lambda: reading(FakeState())).poll_once(shown.append)
-    assert shown[0] == LinesRead("spending", ())
+    lines_source("ceilings", "unseen", lambda: reading(FakeState())).poll_once(shown.append)
+    assert shown[0] == LinesRead("ceilings", ())
     empty = frame(Scene(ClusterPicture(cluster="prod", taken_at=NOW)), View(), (), 80, 24)
     assert not any("this month" in str(line) for line in empty)

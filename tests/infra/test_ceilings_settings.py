@@ -1,0 +1,46 @@
+"""The keys `ceilings` of shiplap.yaml, of the install and of a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shiplap.errors import InvalidManifests
+from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
+from shiplap.policies.ceilings.ceilings_settings import CeilingSettings
+from tests.infra.written_installs import written
+
+CEILINGS = """
+ceilings:
+  - {monthly: 20000, mode: stop}
+clusters:
+  - name: blue
+    manifests: manifests
+    ceilings:
+      - {hourly: 30, mode: priority, abovePriority: 100}
+      - {nodePool: batch, monthly: 3000, mode: cheapest}
+"""
+
+
+def test_ceilings_of_the_account_and_of_a_cluster_reach_the_functions(folder: Path) -> None:
+    (cluster,) = written(folder, "region: eu-west-1" + CEILINGS).settings().clusters
+    of_cluster = (
+        Ceiling(hourly=30, mode=CeilingMode.PRIORITY, above_priority=100),
+        Ceiling(monthly=3000, mode=CeilingMode.CHEAPEST, node_pool="batch"),
+    )
+    of_account = (Ceiling(monthly=20000, mode=CeilingMode.STOP),)
+    assert cluster.policy(CeilingSettings) == CeilingSettings(of_cluster, of_account)
+    assert cluster.policies_on == ("ceilings",)
+    without = written(folder, "region: eu-west-1\nclusters: [{name: blue, manifests: manifests}]")
+    assert without.settings().clusters[0].policies_on == ()
+
+
+def test_a_mistake_in_a_ceiling_is_told_with_its_line_and_the_way_out(folder: Path) -> None:
+    text = "region: eu-west-1" + CEILINGS.replace("abovePriority: 100", "recoveryPercent: 80")
+    with pytest.raises(InvalidManifests) as caught:
+        written(folder, text)
+    problems = {problem.field: problem for problem in caught.value.problems}
+    wrong = problems["clusters[0].ceilings[0].abovePriority"]
+    assert "is needed with mode priority: the value of a PriorityClass" in str(wrong)
+    assert "clusters[0].ceilings[0].recoveryPercent" in problems
