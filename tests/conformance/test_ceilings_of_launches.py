@@ -123,6 +123,25 @@ def test_pods_that_a_limit_left_out_get_what_refused_nodes_leave_of_it() -> None
     assert all(entry.message.startswith(CEILING_REACHED) for entry in none.unschedulable)
 
 
+def test_pods_wait_for_the_ceiling_if_only_nodes_that_it_refuses_fill_the_limit() -> None:
+    """Two of them would fill the limit. A higher limit would give none of them a node."""
+    fields: dict[str, Any] = {"pools": [pool("default", limits={"cpu": "16"})], "types": TYPES[:2]}
+    for waiting in (pods(5, cpu="6"), [pod(f"web-{cpu}", cpu=f"{cpu}00m") for cpu in (50, 55, 60, 65, 70)]):
+        reasons = [entry.message for entry in decided(*waiting, spending=view(0.5), **fields).unschedulable]
+        assert len(reasons) == 5
+        assert all(reason.startswith(CEILING_REACHED) for reason in reasons)
+
+
+def test_pods_wait_for_the_limit_that_is_full_with_admitted_nodes_too() -> None:
+    """The ceiling has room for one node, the limit for a small one beside it: only the small pod waits for money."""
+    waiting = [pod("first", cpu="7", priority=10), pod("second", cpu="6"), pod("small", cpu="3")]
+    fields: dict[str, Any] = {"pools": [pool("default", limits={"cpu": "12"})], "types": TYPES[:2]}
+    made = decided(*waiting, spending=view(2.5), **fields)
+    assert served(made) == {"first"}
+    reasons = {entry.pod.name: entry.message.startswith(CEILING_REACHED) for entry in made.unschedulable}
+    assert reasons == {"second": False, "small": True}
+
+
 def test_the_dearest_zone_counts_and_the_cheapest_type_may_have_to_go() -> None:
     """It could be launched in the zone where it is dear; a launch takes nothing dearer than was counted."""
     uneven = typed("m.large", 1.0, offerings=(("on-demand", Z1), ("on-demand", Z2)))

@@ -23,6 +23,8 @@ from shiplap.policies.ceilings.ceilings import (
     short_ceilings,
 )
 from shiplap.policies.ceilings.launch_costs import LaunchCosts
+from shiplap.scheduling.model.pod_classes import signature
+from shiplap.scheduling.model.pod_volumes import PodVolumes
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.held_claims import holding, still_held, together
@@ -31,6 +33,9 @@ from shiplap.scheduling.supply.templates import usable_pools
 
 _MOST_PLANS = 8
 """Plans of smaller nodes. Each has about half the room of the one before."""
+
+_MOST_ASKED = 4
+"""Plans that find out why pods wait which the first plan left out."""
 
 _MOST_WITHOUT_COMPANY = 4
 """Plans without pods that have no node, for those that require their company or spread beside them."""
@@ -180,21 +185,44 @@ class _SmallerNodes:
         return best
 
     def reasons_beside(self, best: _Bounded) -> dict[str, Unschedulable]:
-        """Return why pods that the decided plan left out still wait beside the best plan, by pod."""
-        left = self._left_out.keys() - best.served
-        if not left:
-            return {}
-        made = self._again(self._beside(best.plan.node_claims, self._pods.keys() - best.served - left, {}))
+        """Return why pods that the decided plan left out still wait beside the best plan, by pod.
+
+        Equal pods wait for the same reason, so one of them is planned. Those that a limit leaves out beside nodes that
+        ceilings refuse are planned again without the pods of these nodes.
+        """
+        asked = {keys[0]: keys for keys in self._equal_pods(self._left_out.keys() - best.served)}
+        found: dict[str, Unschedulable] = {}
+        for _ in range(_MOST_ASKED):
+            if not asked:
+                break
+            made = self._again(self._beside(best.plan.node_claims, self._pods.keys() - best.served - asked.keys(), {}))
+            waits = self._refused_beside(best, made)
+            for entry in (*made.unschedulable, *waits):
+                for key in asked.get(entry.pod.key, ()):
+                    found[key] = replace(entry, pod=self._left_out[key])
+            refused = {entry.pod.key for entry in waits}
+            asked = {first: keys for first, keys in asked.items() if refused and first not in refused}
+        return found
+
+    def _equal_pods(self, left: Collection[str]) -> list[list[str]]:
+        """Pods in groups of equal constraints, requests and labels."""
+        volumes, missed = PodVolumes(self._snapshot.view), self._snapshot.missed_pods
+        alike: dict[object, list[str]] = {}
+        for pod in self._snapshot.view.pods:
+            if pod.key in left:
+                labels, needs = _labels(pod), volumes.needs(pod)
+                kind = (labels, signature(pod.spec), needs, pod.metadata.uid in missed)
+                alike.setdefault(kind, []).append(pod.key)
+        return [sorted(keys) for keys in alike.values()]
+
+    def _refused_beside(self, best: _Bounded, made: Plan) -> list[Unschedulable]:
+        """The pods of a plan whose new nodes ceilings refuse beside the best plan, and which ceilings."""
         known = {claim.name for claim in best.plan.node_claims}
         fresh = [claim for claim in made.node_claims if claim.name not in known]
         refused = admit(best.after, self._launches.wanted(fresh)).refused
-        waits = {
-            pod.key: Unschedulable(pod, refused[claim.name])
-            for claim in fresh
-            if claim.name in refused
-            for pod in claim.pods
-        }
-        return {entry.pod.key: entry for entry in made.unschedulable if entry.pod.key in left} | waits
+        return [
+            Unschedulable(pod, refused[claim.name]) for claim in fresh if claim.name in refused for pod in claim.pods
+        ]
 
     def _standing(self, pod: PodReference) -> Standing:
         """That of the pod, with the least priority for which ceilings decide as for its own."""
