@@ -127,10 +127,10 @@ def cluster_line(snapshot: Snapshot, plan: Plan, rng: Random) -> dict[str, Any]:
     """A cluster and its plan as the program reads them.
 
     Pods are nominated for their planned nodes, as `lifecycle` does before it opens a node. Claims in flight have become
-    nodes. Nodes on their way out are gone.
+    nodes. Nodes on their way out are gone, but for those with pods that nothing moves.
     """
     nodes = [
-        *_staying(snapshot),
+        *_staying(snapshot, plan),
         *arriving_nodes(overlaid(snapshot), plan, rng),
         *(node for node, _ in launched(snapshot, plan.node_claims)),
     ]
@@ -149,6 +149,8 @@ def cluster_line(snapshot: Snapshot, plan: Plan, rng: Random) -> dict[str, Any]:
         "leftOut": [_object(pod) for pod in left],
         "chances": [_chance(snapshot, chance) for chance in (_chances(snapshot, plan, rng) if left else ())],
         "namespaces": [_object(item) for item in snapshot.view.namespaces],
+        "defaultSpread": [plain(item) for item in snapshot.settings.default_spread],
+        "replicaSets": [_object(item) for item in snapshot.view.replica_sets],
         "claims": [_object(item, _CLAIM) for item in snapshot.view.persistent_volume_claims],
         "volumes": [_object(item, _VOLUME) for item in snapshot.view.persistent_volumes],
         "classes": [_object(item) for item in snapshot.view.storage_classes],
@@ -156,17 +158,24 @@ def cluster_line(snapshot: Snapshot, plan: Plan, rng: Random) -> dict[str, Any]:
     }
 
 
-def _staying(snapshot: Snapshot) -> Iterator[Node]:
-    """Nodes that take pods, ready as the plan assumes them to be, without taints that go once they are."""
+def _staying(snapshot: Snapshot, plan: Plan) -> Iterator[Node]:
+    """Nodes that take pods, ready as the plan assumes them to be, without taints that go once they are.
+
+    A node that leaves takes none. It stays with pods that must not be disrupted.
+    """
     startup = {
         (taint.key, taint.effect)
         for pool in snapshot.manifests.node_pools
         for taint in pool.spec.template.spec.startup_taints
     }
+    moved = {*_homes(plan), *(entry.pod.key for entry in plan.unschedulable)}
+    keeping = {pod.spec.node_name for pod in snapshot.view.pods if pod.key not in moved}
     for node in snapshot.view.nodes:
-        if not node.metadata.deletion_timestamp:
+        leaves = bool(node.metadata.deletion_timestamp)
+        if not leaves or node.metadata.name in keeping:
             lasting = tuple(taint for taint in node.spec.taints if (taint.key, taint.effect) not in startup)
-            yield replace(node, spec=replace(node.spec, taints=lasting))
+            closed = node.spec.unschedulable or leaves
+            yield replace(node, spec=replace(node.spec, taints=lasting, unschedulable=closed))
 
 
 def _homes(plan: Plan) -> dict[str, str]:
@@ -241,6 +250,8 @@ def _object(item: msgspec.Struct, lacking: Mapping[str, Any] | None = None) -> d
     metadata = body["metadata"]
     metadata.setdefault("uid", f"{metadata.get('namespace', '')}/{metadata['name']}")
     metadata.pop("creationTimestamp", None)
+    for owner in metadata.get("ownerReferences", ()):
+        owner.setdefault("apiVersion", "apps/v1")
     return {**body, "spec": {**(lacking or {}), **body["spec"]}} if "spec" in body else body
 
 

@@ -8,8 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput
+from shiplap.kubernetes.objects import TopologySpreadConstraint
+from shiplap.kubernetes.related_objects import ReplicaSet
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -139,6 +142,31 @@ def test_an_uneven_spread_binds_nowhere(scheduler: KubeScheduler) -> None:
 def _regardless_of_selectors(spec: Any) -> Any:
     rules = [msgspec.structs.replace(rule, node_affinity_policy="Ignore") for rule in spec.topology_spread_constraints]
     return msgspec.structs.replace(spec, topology_spread_constraints=tuple(rules))
+
+
+def test_default_constraints_spread_the_pods_of_a_replica_set(scheduler: KubeScheduler) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+    spread = pods(3, "web", cpu="100m", metadata={**WEB, "ownerReferences": [owner]})
+    full = pod("old", cpu="2", node="b")
+    owners = [case.controller(ReplicaSet, "web", app="web")]
+    rule = TopologySpreadConstraint(topology_key=ZONE, max_skew=1, when_unsatisfiable="DoNotSchedule")
+    made = placed(*((f"web-{number}", "a") for number in range(3)))
+    unbound = {}
+    for rules in ((), (rule,)):
+        snapshot = case.given(*spread, full, nodes=two_zones().view.nodes, around=owners, default_spread=rules).snapshot
+        unbound[rules] = len({item.pod for item in judged(scheduler, snapshot, made).unbound if item.order == 0})
+    assert unbound == {(): 0, (rule,): 2}
+
+
+def test_a_pod_follows_one_whose_leaving_node_must_not_be_disrupted(scheduler: KubeScheduler) -> None:
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
+    near = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    snapshot = two_zones(pod("first", metadata=WEB, node="old"), pod("follower", spec=near))
+    old = node("old", cpu="2", labels={ZONE: Z2})
+    old = replace(old, metadata=replace(old.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
+    leaving = replace(snapshot, view=replace(snapshot.view, nodes=(*snapshot.view.nodes, old)))
+    assert judged(scheduler, leaving, placed(("follower", "b"))) == SchedulerVerdict()
+    assert names(judged(scheduler, leaving, placed(("follower", "b"), left_out="first"))) == {"default/follower"}
 
 
 def test_a_follower_that_comes_first_binds_later(scheduler: KubeScheduler) -> None:

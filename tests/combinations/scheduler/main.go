@@ -13,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,17 +37,19 @@ import (
 
 // cluster is one line of input. Pods have been admitted: their priorities are numbers.
 type cluster struct {
-	Nodes      []*v1.Node                  `json:"nodes"`      // nodes that exist, and those of the plan as launched
-	Bound      []*v1.Pod                   `json:"bound"`      // pods that run, those of DaemonSets included
-	Pods       []*v1.Pod                   `json:"pods"`       // pods of the plan, nominated for their planned node
-	Orders     [][]int                     `json:"orders"`     // in which pods arrive: indexes of Pods
-	LeftOut    []*v1.Pod                   `json:"leftOut"`    // pods without a node in the plan
-	Chances    []chance                    `json:"chances"`    // nodes that could have been launched for them
-	Namespaces []*v1.Namespace             `json:"namespaces"` // every namespace of a pod
-	Claims     []*v1.PersistentVolumeClaim `json:"claims"`
-	Volumes    []*v1.PersistentVolume      `json:"volumes"`
-	Classes    []*storagev1.StorageClass   `json:"classes"`
-	CSINodes   []*storagev1.CSINode        `json:"csiNodes"`
+	Nodes         []*v1.Node                    `json:"nodes"`         // nodes that exist, and those of the plan as launched
+	Bound         []*v1.Pod                     `json:"bound"`         // pods that run, those of DaemonSets included
+	Pods          []*v1.Pod                     `json:"pods"`          // pods of the plan, nominated for their planned node
+	Orders        [][]int                       `json:"orders"`        // in which pods arrive: indexes of Pods
+	LeftOut       []*v1.Pod                     `json:"leftOut"`       // pods without a node in the plan
+	Chances       []chance                      `json:"chances"`       // nodes that could have been launched for them
+	Namespaces    []*v1.Namespace               `json:"namespaces"`    // every namespace of a pod
+	DefaultSpread []v1.TopologySpreadConstraint `json:"defaultSpread"` // for pods of ReplicaSets that have none
+	ReplicaSets   []*appsv1.ReplicaSet          `json:"replicaSets"`
+	Claims        []*v1.PersistentVolumeClaim   `json:"claims"`
+	Volumes       []*v1.PersistentVolume        `json:"volumes"`
+	Classes       []*storagev1.StorageClass     `json:"classes"`
+	CSINodes      []*storagev1.CSINode          `json:"csiNodes"`
 }
 
 // chance is a node that NodePools can launch, with the pods that DaemonSets start on it. It is open if limits allow it.
@@ -131,6 +134,22 @@ func defaultProfile() (*config.KubeSchedulerProfile, error) {
 	return &profile, nil
 }
 
+// spreading returns the profile with default constraints of a configuration, if there are any.
+func spreading(profile *config.KubeSchedulerProfile, constraints []v1.TopologySpreadConstraint) *config.KubeSchedulerProfile {
+	if len(constraints) == 0 {
+		return profile
+	}
+	made := profile.DeepCopy()
+	for place := range made.PluginConfig {
+		if made.PluginConfig[place].Name == names.PodTopologySpread {
+			made.PluginConfig[place].Args = &config.PodTopologySpreadArgs{
+				DefaultConstraints: constraints, DefaultingType: config.ListDefaulting,
+			}
+		}
+	}
+	return made
+}
+
 func judge(profile *config.KubeSchedulerProfile, line []byte) (found verdict) {
 	found = verdict{Unbound: []unbound{}, Fitting: []fitting{}}
 	// A plugin that panics on an odd object must not end the judgement of other clusters.
@@ -144,6 +163,7 @@ func judge(profile *config.KubeSchedulerProfile, line []byte) (found verdict) {
 		found.Error = err.Error()
 		return found
 	}
+	profile = spreading(profile, given.DefaultSpread)
 	for number, order := range given.Orders {
 		left, err := bindAll(profile, &given, order, int64(number))
 		if err != nil {
@@ -325,6 +345,9 @@ func (w *world) objects(given *cluster) []runtime.Object {
 	for _, item := range given.Namespaces {
 		objects = append(objects, item)
 	}
+	for _, item := range given.ReplicaSets {
+		objects = append(objects, item)
+	}
 	for _, item := range given.Claims {
 		claim := item.DeepCopy()
 		claim.ResourceVersion = asWritten
@@ -354,6 +377,7 @@ func (w *world) synced(given *cluster) error {
 		core.PersistentVolumes().Informer().HasSynced, storage.StorageClasses().Informer().HasSynced,
 		storage.CSINodes().Informer().HasSynced, storage.CSIDrivers().Informer().HasSynced,
 		storage.CSIStorageCapacities().Informer().HasSynced, core.Services().Informer().HasSynced,
+		w.informers.Apps().V1().ReplicaSets().Informer().HasSynced,
 	}
 	for _, check := range checks {
 		if err := eventually(check); err != nil {
