@@ -220,6 +220,25 @@ def test_chains_of_affinity_are_settled_in_one_plan() -> None:
         assert len({claim.launch.zone for claim in outcome.claims}) == 1
 
 
+def test_nobody_follows_a_pod_that_its_spread_leaves_out() -> None:
+    """Both jobs share a zone, so that the spread of web, which counts them, lets web bind in no order that is sure."""
+    job = {"app": "job"}
+    spread = {
+        "topologyKey": ZONE,
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": job},
+    }
+    outcome = given(
+        *web(1, {**near(term(ZONE, job)), "topologySpreadConstraints": [spread]}, cpu="1500m"),
+        pod("follower", cpu="600m", metadata=labelled(TARGET), spec=near(term(ZONE, WEB))),
+        pod("last", cpu="550m", spec=near(term(ZONE, TARGET))),
+        *pods(2, "job", cpu="500m", metadata=labelled(job), spec=near(term(ZONE, job))),
+    )
+    assert [entry.pod.name for entry in outcome.plan.unschedulable] == ["follower", "last", "web-0"]
+    assert sorted(entry.name for claim in outcome.claims for entry in claim.pods) == ["job-0", "job-1"]
+
+
 # namespaces and namespaceSelector of the term | whether a target in another namespace is found
 NAMESPACES: dict[str, tuple[dict[str, Any], bool]] = {
     "own only": ({}, False),

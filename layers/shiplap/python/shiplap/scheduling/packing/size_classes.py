@@ -241,7 +241,7 @@ class DomainQuotas:
                 size_class.quotas = quotas
                 self._record(size_class, 1)
                 settled.append(size_class)
-        return self._without_uneven(settled)
+        return self._kept(settled)
 
     def _rank(self, size_class: SizeClass) -> tuple[int, int, int]:
         if not size_class.needs_domain:
@@ -338,20 +338,26 @@ class DomainQuotas:
         for value, number in size_class.quotas.items():
             self._load[value] = self._load.get(value, 0.0) + sign * number * size_class.weight
 
-    def _without_uneven(self, settled: list[SizeClass]) -> list[SizeClass]:
-        """The size classes whose spread constraints the outcome keeps."""
+    def _kept(self, settled: list[SizeClass]) -> list[SizeClass]:
+        """The size classes whose spread constraints and affinity the outcome keeps."""
         while True:
-            uneven = [
+            lost = [
                 size_class
                 for size_class in settled
-                if not all(self._keeps_spread(size_class, s, settled) for s in size_class.spreads)
+                if not self._keeps_company(size_class)
+                or not all(self._keeps_spread(size_class, s, settled) for s in size_class.spreads)
             ]
-            if not uneven:
+            if not lost:
                 return settled
-            for size_class in uneven:
+            for size_class in lost:
                 self._record(size_class, -1)
-            dropped = set(map(id, uneven))
+            dropped = set(map(id, lost))
             settled = [size_class for size_class in settled if id(size_class) not in dropped]
+
+    def _keeps_company(self, size_class: SizeClass) -> bool:
+        """True if the pods that these follow are still in the domain chosen for these."""
+        followed = [term for term in size_class.affinity if term not in size_class.selected]
+        return all(self._certain_count(term, value) for term in followed for value in size_class.quotas)
 
     def _keeps_spread(self, size_class: SizeClass, spread: Spread, settled: Sequence[SizeClass]) -> bool:
         if not self._comparable(size_class, spread, settled):
