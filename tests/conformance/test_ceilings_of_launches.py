@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.kubernetes.labels import HOSTNAME, INSTANCE_TYPE
 from shiplap.manifests.custom_resources import CapacityBuffer, Manifests, PodTemplate
 from shiplap.manifests.shiplap_annotations import MAX_NODE_PRICE
 from shiplap.policies.ceilings.ceiling_input import CeilingInput
@@ -26,6 +27,7 @@ from shiplap.policies.ceilings.ceilings import (
 from shiplap.policies.ceilings.launch_costs import wanted_launches
 from shiplap.records.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import SchedulingSettings
 from shiplap.scheduling.planner import plan
 from tests.builders.buffers import buffer, template
 from tests.builders.nodes import node
@@ -42,7 +44,7 @@ BOTH = (("on-demand", Z1), ("spot", Z1))
 
 
 def typed(name: str, price: float, cpu: str = "4", **fields: Any) -> InstanceType:
-    return fake_type(name, price=price, cpu=cpu, memory="16Gi", **{"offerings": (("on-demand", Z1),), **fields})
+    return fake_type(name, price=price, cpu=cpu, **{"memory": "16Gi", "offerings": (("on-demand", Z1),), **fields})
 
 
 TYPES = (typed("m.large", 1.0), typed("m.xlarge", 2.0, "8"), typed("m.2xlarge", 4.0, "16"))
@@ -130,6 +132,46 @@ def test_pods_wait_for_the_ceiling_if_only_nodes_that_it_refuses_fill_the_limit(
         reasons = [entry.message for entry in decided(*waiting, spending=view(0.5), **fields).unschedulable]
         assert len(reasons) == 5
         assert all(reason.startswith(CEILING_REACHED) for reason in reasons)
+
+
+def test_a_smaller_node_is_found_beside_pods_that_keep_their_places() -> None:
+    """With a place for db instead, three other pods would lose theirs."""
+    kinds = (("m.small", 0.5, "2", "8Gi"), ("m.large", 0.8, "4", "16Gi"), ("m.xlarge", 0.9, "8", "32Gi"))
+    away = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "db"}}}
+    apart = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [away]}}}
+    made = decided(
+        pod("db", cpu="3", memory="1Gi", metadata={"labels": {"app": "db"}}),
+        *pods(6, "job", cpu="100m", memory="3Gi", spec=apart),
+        spending=view(0.6),
+        types=[typed(name, price, cpu, memory=memory) for name, price, cpu, memory in kinds],
+        nodes=[node("old", cpu="4", memory="16Gi", labels={HOSTNAME: "old"})],
+        pools=[pool("default", rule(INSTANCE_TYPE, "Exists", min_values=3))],
+        settings=SchedulingSettings(min_values_policy="BestEffort"),
+    )
+    assert [[entry.name for entry in place.pods] for place in made.existing_nodes] == [[f"job-{n}" for n in range(5)]]
+    assert [(claim.launch.instance_type, len(claim.pods)) for claim in made.node_claims] == [("m.small", 1)]
+    assert [entry.pod.name for entry in made.unschedulable] == ["db"]
+
+
+def test_cheaper_nodes_are_found_beside_a_pod_that_no_node_holds() -> None:
+    """The spread of the others counts that pod, so that they are planned once more without it."""
+    spread = {
+        "topologyKey": HOSTNAME,
+        "maxSkew": 3,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    fields: dict[str, Any] = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"topologySpreadConstraints": [spread]},
+    }
+    wide = typed("m.xlarge", 1.9, "8", offerings=(("on-demand", Z1), ("on-demand", Z2)))
+    dear = tuple(replace(offer, price=5.0) if offer.zone == Z2 else offer for offer in wide.offerings)
+    types = (typed("m.large", 1.0), replace(wide, offerings=dear))
+    waiting = pods(2, "web", cpu="3", **fields)
+    assert served(decided(*waiting, spending=view(2.5), types=types)) == {"web-0", "web-1"}
+    beside = decided(*waiting, pod("huge", cpu="40", **fields), spending=view(2.5), types=types)
+    assert served(beside) == {"web-0", "web-1"}
 
 
 def test_pods_wait_for_the_limit_that_is_full_with_admitted_nodes_too() -> None:

@@ -49,25 +49,18 @@ def within_ceilings(snapshot: Snapshot, view: SpendingView, decided: Plan, again
 
     `again` plans a snapshot regardless of ceilings.
     """
-    launches = LaunchCosts(snapshot, view)
-    first = _bounded(decided, view, launches)
-    if not first.reasons:
-        return _shortened(first.plan, first.lists, launches)
-    search = _SmallerNodes(snapshot, view, launches, again)
-    best = search.search(first, decided)
-    told = _told(best, first, decided, launches, search.reasons_beside(best))
+    search = _SmallerNodes(snapshot, view, LaunchCosts(snapshot, view), again)
+    best, told = search.below(decided)
     for _ in range(_MOST_WITHOUT_COMPANY):
         left = frozenset(entry.pod.key for entry in told.unschedulable)
-        if not _relies_on(left, told, snapshot.view.pods):
+        if not best.reasons or not _relies_on(left, told, snapshot.view.pods):
             break
-        made = again(_without_pods(snapshot, left))
-        best = _bounded(made, view, launches)
-        now = _told(best, best, made, launches, {})
+        best, now = search.without(left)
         waiting = tuple(sorted((*told.unschedulable, *now.unschedulable), key=lambda entry: entry.pod))
         told = replace(now, unschedulable=waiting, stats=told.stats, unsettled=told.unsettled or now.unsettled)
-        if not best.reasons:
+        if not now.unschedulable:
             break
-    return _shortened(told, best.lists, launches)
+    return search.shortened(told, best)
 
 
 def _relies_on(left: Collection[str], told: Plan, pods: Sequence[Pod]) -> bool:
@@ -166,7 +159,28 @@ class _SmallerNodes:
         self._pods: Mapping[str, PodReference] = {}
         self._left_out: Mapping[str, PodReference] = {}
 
-    def search(self, first: _Bounded, decided: Plan) -> _Bounded:
+    def below(self, decided: Plan) -> tuple[_Bounded, Plan]:
+        """The best plan for the pods of a decided one, and what it says."""
+        first = _bounded(decided, self._view, self._launches)
+        if not first.reasons:
+            return first, first.plan
+        best = self._search(first, decided)
+        return best, _told(best, first, decided, self._launches, self._reasons_beside(best))
+
+    def without(self, left: Collection[str]) -> tuple[_Bounded, Plan]:
+        """The best plan from now on without these pods, and what it says."""
+        self._snapshot = _without_pods(self._snapshot, left)
+        return self.below(self._again(self._snapshot))
+
+    def shortened(self, told: Plan, best: _Bounded) -> Plan:
+        """The plan with the types of each claim for which ceilings have room."""
+        claims = [
+            _reduced(claim, best.lists[claim.name], self._launches) if claim.name in best.lists else claim
+            for claim in told.node_claims
+        ]
+        return with_claims(told, claims)
+
+    def _search(self, first: _Bounded, decided: Plan) -> _Bounded:
         """The plan with all that could be found for the pods of the decided claims, and for those that were left out.
 
         A limit that was full in the decided plan has room again once ceilings refuse its nodes.
@@ -184,7 +198,7 @@ class _SmallerNodes:
             best = self._serve(best, standing, frozenset(by_standing[standing]))
         return best
 
-    def reasons_beside(self, best: _Bounded) -> dict[str, Unschedulable]:
+    def _reasons_beside(self, best: _Bounded) -> dict[str, Unschedulable]:
         """Return why pods that the decided plan left out still wait beside the best plan, by pod.
 
         Equal pods wait for the same reason, so one of them is planned. Those that a limit leaves out beside nodes that
@@ -235,12 +249,26 @@ class _SmallerNodes:
             dearest = {pool.metadata.name: best.after.dearest(pool.metadata.name, standing) for pool in self._pools}
             if not self._may_serve(left, dearest):
                 break
-            self._plans_left -= 1
-            tried = self._smaller(best, left, dearest)
-            if tried is None or not self._serves_more(tried, best, standing):
+            tried = self._better(best, left, dearest, standing)
+            if tried is None:
                 break
             best = tried
         return best
+
+    def _better(
+        self, best: _Bounded, left: frozenset[str], dearest: Mapping[str, int | None], standing: Standing
+    ) -> _Bounded | None:
+        """A plan that serves more of these pods; if pods lose their places to them, one in which nobody moves."""
+        for placed in ((), best.plan.existing_nodes):
+            if not self._plans_left:
+                break
+            self._plans_left -= 1
+            tried = self._smaller(best, left, dearest, placed)
+            if tried is not None and self._serves_more(tried, best, standing):
+                return tried
+            if tried is None or not best.served - tried.served:
+                break
+        return None
 
     def _serves_more(self, tried: _Bounded, best: _Bounded, standing: Standing) -> bool:
         """True if more pods have a new node, and only less important pods have lost theirs."""
@@ -253,10 +281,17 @@ class _SmallerNodes:
         pods = [self._pods[key] for key in sorted(keys)]
         return any(self._launches.may_hold(pods, pool, dearest[pool.metadata.name]) for pool in self._pools)
 
-    def _smaller(self, best: _Bounded, keys: frozenset[str], dearest: Mapping[str, int | None]) -> _Bounded | None:
+    def _smaller(
+        self,
+        best: _Bounded,
+        keys: frozenset[str],
+        dearest: Mapping[str, int | None],
+        placed: tuple[Placement, ...],
+    ) -> _Bounded | None:
         """A plan for these pods beside what is admitted, on nodes no dearer than this; None if it moves what was."""
         kept = best.plan.node_claims
-        made = self._again(self._beside(kept, self._pods.keys() - best.served - keys, dearest))
+        beside = self._beside(kept, self._pods.keys() - best.served - keys, dearest)
+        made = self._again(replace(beside, placed=placed))
         if not still_held(made, kept):
             return None
         fresh = replace(made, node_claims=tuple(claim for claim in made.node_claims if claim.pods))
@@ -306,15 +341,6 @@ def _told(
         buffers=waits.buffers,
         stats=decided.stats,
         unsettled=decided.unsettled or best.plan.unsettled,
-    )
-
-
-def _shortened(admitted: Plan, lists: Mapping[str, Collection[str]], launches: LaunchCosts) -> Plan:
-    """The plan with the types of each claim for which ceilings have room."""
-    claims = admitted.node_claims
-    return with_claims(
-        admitted,
-        [_reduced(claim, lists[claim.name], launches) if claim.name in lists else claim for claim in claims],
     )
 
 

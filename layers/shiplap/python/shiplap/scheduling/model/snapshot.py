@@ -33,7 +33,7 @@ from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.standalone_claims import StandaloneClaim
-from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
+from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
 
 Answer = TypeVar("Answer")
 Input = TypeVar("Input", bound="PolicyInput")
@@ -249,6 +249,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     policies: tuple[PolicyInput, ...] = ()
     """The inputs of the optional features that are on, at most one of each kind, by their stage."""
+
+    placed: tuple[Placement, ...] = ()
+    """Pods that keep their places on nodes and on claims in flight from an earlier plan of this decision."""
 
     domain_pools: tuple[NodePool, ...] = ()
     """The NodePools whose domains count for topology constraints, where `manifests` has them with less room, such as

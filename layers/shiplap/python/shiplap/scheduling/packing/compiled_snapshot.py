@@ -150,7 +150,9 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
             wide, catalogues_of(replace(snapshot, most_node_price={}), wide, axis), daemons, budgets, units
         )
     on_nodes = pods_by_node(sorted_pods)
-    rooms = list_existing_nodes(view.nodes, paired, waiting, on_nodes, snapshot.now, templates, snapshot.closed_claims)
+    rooms = list_existing_nodes(
+        view.nodes, paired, waiting, on_nodes, snapshot.now, templates, snapshot.closed_claims, snapshot.placed
+    )
     if storage is not None:
         for room in rooms:
             room.attachments = storage.attached(room.name, room.pods, room.labels.get(labels.INSTANCE_TYPE, ""))

@@ -23,6 +23,7 @@ from shiplap.manifests.nodeclaim import IN_FLIGHT, LEAVING, ClaimState, NodeClai
 from shiplap.scheduling.model.pod_classes import NODE_NAME, HostPort, PodClass, ports_collide
 from shiplap.scheduling.model.pod_volumes import ATTACHED, Attachments
 from shiplap.scheduling.model.resources import PLENTY, Axis, Bools, Ints, pods_held
+from shiplap.scheduling.model.scheduling_plan import Placement
 from shiplap.scheduling.supply.daemons import Daemon, daemon_owner, expected_on_node
 from shiplap.scheduling.supply.node_loads import NO_LOAD, NodeLoad, PodLoads
 from shiplap.scheduling.supply.reservations import held_by
@@ -38,7 +39,7 @@ class ExistingNode(msgspec.Struct, eq=False):
     for pods next to daemons where that follows from the types, not from a Node.
 
     `attachments` are the volumes on it where their number is limited: on nodes whose CSI drivers have registered.
-    `promised` are the pods (uid, or namespace/name) an in-flight claim was planned for.
+    `promised` are the pods (uid, or namespace/name) that it was launched for, or that keep their places.
     """
 
     name: str
@@ -64,6 +65,7 @@ def list_existing_nodes(
     now: float,
     templates: Sequence[NodeClaimTemplate],
     closed: Collection[str] = (),
+    placed: Iterable[Placement] = (),
 ) -> list[ExistingNode]:
     """Usable nodes, finished ones first, then by name; claims without a Node come last.
 
@@ -75,6 +77,7 @@ def list_existing_nodes(
         now: epoch seconds.
         templates: of all NodePools; a claim in flight is reckoned as its template would open it now.
         closed: names of claims whose allocatable is what the pods request that they have.
+        placed: pods that keep their places.
     """
     known = {(template.tier.pool, template.tier.index, template.reserved): template for template in reversed(templates)}
     of_pool = {label_value_of(template.tier.pool): template for template in templates}
@@ -93,6 +96,9 @@ def list_existing_nodes(
             # Pods may be bound to a Node that was not there yet when Nodes were read.
             existing.pods = list(pods.get(claim.node_name, ())) if claim.node_name else []
             existing_nodes.append(existing)
+    kept = {place.name: {pod.uid or pod.key for pod in place.pods} for place in placed}
+    for existing in existing_nodes:
+        existing.promised |= kept.get(existing.name, set())
     return existing_nodes
 
 
