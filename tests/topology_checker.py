@@ -217,12 +217,14 @@ def _heights(
 ) -> list[int] | None:
     """Return the number of counted pods in each of the pod's domains now; None when a constraint forbids them."""
     heights = []
-    for rule in spreads_of(pod):
+    rules = spreads_of(pod)
+    labelled = [other for other in places if all(other.labels.get(rule.topology_key) for rule in rules)]
+    for rule in rules:
         mine = place.domain(rule.topology_key)
         if mine is None:
             return None
         found: dict[str, int] = {}
-        for other in places:
+        for other in labelled:
             domain = other.domain(rule.topology_key)
             if domain is None or not looks_at(pod, other, rule):
                 continue

@@ -546,3 +546,27 @@ class TestSpreadsThatCountOtherPods:
         """No order puts the counted pods first, so a packing whose spreads they have made uneven is not taken."""
         one = counting("one", 6, (key, "other", 1), cpu=sizes[0], prefers=prefers[0])
         self.judge(*one, *counting("other", 3, (key, "one", 2), cpu=sizes[1], prefers=prefers[1]))
+
+
+def test_nodes_that_lack_a_label_of_another_spread_are_not_looked_at() -> None:
+    """kube-scheduler counts no pods there, and their zones are none of the domains."""
+    both = (spread(), spread(KIND, skew=5))
+    only_here = [fake_type("small", cpu="2", memory="4Gi", offerings=(("on-demand", Z1),))]
+    crowded = node("crowded", labels={ZONE: Z1})
+    old = pods(2, "old", metadata={"labels": APP}, node="crowded")
+    assert given(*apps(1, *both, cpu="1"), *old, nodes=[crowded], types=only_here).scheduled
+    assert not given(
+        *apps(1, spread()), *old, nodes=[crowded, node("empty", labels={ZONE: Z2})], types=only_here
+    ).claims
+    elsewhere = node("elsewhere", cpu="0", labels={ZONE: Z2})
+    assert given(*apps(3, *both, cpu="1"), nodes=[elsewhere], types=only_here).scheduled
+    assert len(given(*apps(3, spread(), cpu="1"), nodes=[elsewhere], types=only_here).plan.unschedulable) == 2
+
+
+def test_zones_of_nodepools_that_lack_a_label_of_another_spread_are_no_domains() -> None:
+    pools = [pool("a", rule(ZONE, "In", Z1), labels={"team": "blue"}), pool("b", rule(ZONE, "In", Z2))]
+    both = given(*apps(3, spread(), spread("team", skew=5)), pools=pools, types=SMALL)
+    assert both.scheduled
+    assert {claim.node_pool for claim in both.claims} == {"a"}
+    labelled = [pools[0], pool("b", rule(ZONE, "In", Z2), labels={"team": "red"})]
+    assert counts(given(*apps(3, spread(), spread("team", skew=5)), pools=labelled, types=SMALL)) == [1, 2]

@@ -80,7 +80,7 @@ class Domains:
             *(template.label_keys for template in possible.templates), (HOSTNAME,)
         )
         self._known_options: dict[object, list[DomainOption]] = {}
-        self._known_launchable: dict[tuple[int, str], list[int]] = {}
+        self._known_launchable: dict[tuple[int, str, frozenset[str]], list[int]] = {}
         self._reach = ReachableDomains(possible, attempts)
         self._codes: dict[tuple[int, str], Ints] = {}
         self._numbered: set[str] = set()
@@ -533,11 +533,14 @@ class Domains:
 
     def _launchable_before(self, pod_class: PodClass, key: str) -> list[int]:
         """The same before any volume is made."""
-        identity = (self._reach.profile(pod_class), key)
+        needed = frozenset(spread.key for spread in pod_class.constraints.spreads) - {key, HOSTNAME}
+        identity = (self._reach.profile(pod_class), key, needed)
         known = self._known_launchable.get(identity)
         if known is None:
             values: set[int] = set()
             for template in self._possible_nodes.templates:
+                if not needed <= template.label_keys:
+                    continue  # such nodes belong to no domain for kube-scheduler
                 codes = self._codes_of(template, key)
                 if len(codes):
                     values.update(codes[self._reach.opening(pod_class, template, key)].tolist())

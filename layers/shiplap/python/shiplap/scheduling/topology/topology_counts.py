@@ -22,8 +22,9 @@ from shiplap.scheduling.model.topology_constraints import Spread, Terms, keeps_a
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, meets
 from shiplap.scheduling.supply.open_claims import ClaimGroup, OpenClaims
 
-NodesOfSpread = tuple[tuple[Requirements, ...] | None, tuple[Toleration, ...] | None]
-"""The node affinity and tolerations by which a spread chooses nodes to look at; None where its policy ignores them."""
+NodesOfSpread = tuple[tuple[Requirements, ...] | None, tuple[Toleration, ...] | None, frozenset[str]]
+"""The node affinity and tolerations by which a spread chooses nodes to look at, None where its policy ignores them, and
+the labels that these nodes must have."""
 
 ExpectedDomains = Mapping[tuple[NodesOfSpread, str], frozenset[str]]
 """By the nodes that a spread looks at and its label: domains of nodes that the plan launches for other pods."""
@@ -342,12 +343,16 @@ class TopologyCounts:
                 )
                 for node in self.base.nodes
             ]
-            known = self._suited[identity] = np.array(verdicts, np.bool_)
+            known = np.array(verdicts, np.bool_)
+            for key in sorted(other_labels(pod_class, spread)):
+                known &= self.node_codes(key) != ABSENT
+            self._suited[identity] = known
         return known
 
     def _claims_suit(self, pod_class: PodClass, spread: Spread) -> Bools:
         """Return a mask of the claims [claims] that a spread constraint looks at."""
         known = self._group_suited.setdefault(nodes_of_spread(pod_class, spread), {})
+        needed = sorted(other_labels(pod_class, spread))
 
         def suits(group: ClaimGroup) -> int:
             template = group.template
@@ -355,8 +360,13 @@ class TopologyCounts:
                 group.requirements.compatible(term, template.allow_undefined) for term in pod_class.own_terms
             )
             taints = template.pool.spec.template.spec.taints
-            return fits and (
-                not spread.honor_taints or untolerated(taints, pod_class.tolerations, ignore_preferences=True) is None
+            return (
+                fits
+                and (
+                    not spread.honor_taints
+                    or untolerated(taints, pod_class.tolerations, ignore_preferences=True) is None
+                )
+                and all(self._code_of(group, key) != ABSENT for key in needed)
             )
 
         return self._of_groups(suits, known) > 0
@@ -374,11 +384,20 @@ def _meets_surely(group: ClaimGroup, terms: Sequence[Requirements]) -> bool:
 
 
 def nodes_of_spread(pod_class: PodClass, spread: Spread) -> NodesOfSpread:
-    """The node affinity and tolerations by which a class's constraint chooses the nodes it looks at."""
+    """The node affinity, tolerations and labels by which a class's constraint chooses the nodes it looks at."""
     return (
         pod_class.own_terms if spread.honor_affinity else None,
         pod_class.tolerations if spread.honor_taints else None,
+        other_labels(pod_class, spread),
     )
+
+
+def other_labels(pod_class: PodClass, spread: Spread) -> frozenset[str]:
+    """The labels of the other required spreads of a class, which kube-scheduler asks of each node it looks at."""
+    required = pod_class.constraints.spreads
+    if len(required) < 2 or spread not in required:
+        return frozenset()
+    return frozenset(other.key for other in required) - {spread.key, HOSTNAME}
 
 
 def _node_meets(node: ExistingNode, term: Requirements) -> bool:
