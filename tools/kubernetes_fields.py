@@ -35,7 +35,7 @@ ROOTS: Mapping[str, type[msgspec.Struct] | None] = {
     "PersistentVolumeStatus": related_objects.PersistentVolumeStatus,
     "StorageClass": related_objects.StorageClass,
     "CSINodeSpec": related_objects.CSINodeSpec,
-    "CSIDriverSpec": None,
+    "CSIDriverSpec": related_objects.CSIDriverSpec,
     "CSIStorageCapacity": None,
     "VolumeAttachmentSpec": related_objects.VolumeAttachmentSpec,
     "VolumeAttachmentStatus": None,
@@ -350,9 +350,8 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
     "VolumeNodeResources": (read("volumes per node", "count"),),
     "CSIDriverSpec": (
         without_effect("the drivers of EBS, EFS and FSx publish no capacity", "storageCapacity"),
-        without_effect(
-            "gate VolumeLimitScaling, on from Kubernetes 1.37: kube-scheduler refuses a node without the driver, "
-            "Shiplap takes it to get the driver",
+        read(
+            "whether a node that has not got the driver within fifteen minutes takes pods with its volumes",
             "preventPodSchedulingIfMissing",
         ),
         without_effect(

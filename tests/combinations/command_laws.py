@@ -37,6 +37,7 @@ _LISTS = (
     "persistent_volumes",
     "storage_classes",
     "csi_nodes",
+    "csi_drivers",
     "namespaces",
     "replica_sets",
     "pod_disruption_budgets",

@@ -14,6 +14,7 @@ from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.related_objects import (
+    CSIDriver,
     CSINode,
     Namespace,
     PersistentVolume,
@@ -44,7 +45,7 @@ from tests.conformance.catalogues import default_types
 
 NOW = 1_800_000_000.0
 
-Storage = PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode
+Storage = PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode | CSIDriver
 Around = Namespace | Service | ReplicaSet | StatefulSet | ReplicationController
 
 
@@ -144,6 +145,12 @@ def csi_node(name: str = "node", **limits: int) -> CSINode:
     """Return the attach limits of a node's drivers; underscores in a driver's name stand for dots."""
     drivers = [{"name": key.replace("_", "."), "allocatable": {"count": count}} for key, count in limits.items()]
     return msgspec.convert({"metadata": {"name": name}, "spec": {"drivers": drivers}}, CSINode)
+
+
+def csi_driver(name: str = "ebs.csi.aws.com", *, demanded: bool = True) -> CSIDriver:
+    """A driver without which kube-scheduler puts no pods with its volumes on a node, if it is `demanded`."""
+    spec = {"preventPodSchedulingIfMissing": True} if demanded else {}
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, CSIDriver)
 
 
 def namespace(name: str, **labels: str) -> Namespace:
@@ -270,6 +277,7 @@ def given(
             persistent_volumes=tuple(item for item in storage if isinstance(item, PersistentVolume)),
             storage_classes=tuple(item for item in storage if isinstance(item, StorageClass)),
             csi_nodes=tuple(item for item in storage if isinstance(item, CSINode)),
+            csi_drivers=tuple(item for item in storage if isinstance(item, CSIDriver)),
             namespaces=tuple(item for item in around if isinstance(item, Namespace)),
             services=tuple(item for item in around if isinstance(item, Service)),
             replica_sets=tuple(item for item in around if isinstance(item, ReplicaSet)),

@@ -10,13 +10,16 @@ from msgspec import structs
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.related_objects import PersistentVolumeClaim
+from shiplap.kubernetes.timestamps import rfc3339
 from tests.builders.nodes import node
 from tests.builders.pods import pod
 from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.given import (
+    NOW,
     Storage,
     claim_volumes,
+    csi_driver,
     csi_node,
     ephemeral,
     given,
@@ -286,6 +289,28 @@ def test_a_node_whose_drivers_have_not_registered_has_no_known_limit() -> None:
     storage = bound_claims(*(name for pair in two_each(6) for name in pair))
     outcome = given(*waiting, storage=[*storage, csi_node()], nodes=[node(**LARGE)], types=BIG_TYPE)
     assert {outcome.home(p.metadata.name) for p in waiting} == {"node"}
+
+
+# What is known of the node's drivers and of the one that its volume needs; whether the pod goes there.
+REGISTRATIONS: dict[str, tuple[list[Storage], bool]] = {
+    "not demanded": ([csi_driver(demanded=False), csi_node()], True),
+    "demanded and registered": ([csi_driver(), csi_node(ebs_csi_aws_com=25)], True),
+    "demanded by another driver": ([csi_driver("efs.csi.aws.com"), csi_node()], True),
+    "demanded, another registered": ([csi_driver(), csi_node(efs_csi_aws_com=25)], False),
+    "demanded, none registered": ([csi_driver(), csi_node()], False),
+    "demanded, nothing known of the node": ([csi_driver(), csi_node("other", ebs_csi_aws_com=25)], False),
+}
+
+
+@pytest.mark.parametrize(("storage", "fits"), REGISTRATIONS.values(), ids=REGISTRATIONS.keys())
+def test_a_node_without_a_driver_that_is_demanded_takes_none_of_its_volumes(storage: list[Storage], fits: bool) -> None:
+    for age_s, home in ((1000, fits), (100, True)):  # a young node is expected to get the driver
+        standing = node(**LARGE, born=rfc3339(NOW - age_s))
+        waiting = [pod("plain"), pod("with", spec=DATA)]
+        outcome = given(*waiting, storage=[IN_USE, pv(), *storage], nodes=[standing], types=BIG_TYPE)
+        assert outcome.home("plain") == "node"
+        assert (outcome.home("with") == "node") is home
+        assert outcome.home("with")
 
 
 # Volumes made for the pod, by the class their template names; the class decides the zone.

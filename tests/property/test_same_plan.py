@@ -52,6 +52,7 @@ _UNORDERED = frozenset(
         "persistent_volumes",
         "storage_classes",
         "csi_nodes",
+        "csi_drivers",
         "claims",
         "node_pools",
         "node_classes",

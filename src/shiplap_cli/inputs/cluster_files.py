@@ -19,6 +19,7 @@ from shiplap.kubernetes.objects import CustomObject, DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.related_objects import (
+    CSIDriver,
     CSINode,
     Namespace,
     PersistentVolume,
@@ -192,6 +193,7 @@ _VIEW_FIELDS = {
     "PersistentVolume": "persistent_volumes",
     "StorageClass": "storage_classes",
     "CSINode": "csi_nodes",
+    "CSIDriver": "csi_drivers",
     "Namespace": "namespaces",
     "Service": "services",
     "ReplicaSet": "replica_sets",
@@ -203,7 +205,7 @@ _VIEW_FIELDS = {
 """Fields of a `ClusterView` by the kind of their objects; scalables are Deployments, ReplicaSets and StatefulSets."""
 
 _PLAIN_KINDS = (
-    *(PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, Namespace, Service),
+    *(PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, Namespace, Service),
     *(ReplicaSet, StatefulSet, ReplicationController, PodDisruptionBudget, PriorityClass),
 )
 """Kinds in which nothing but the metadata is checked."""

@@ -33,6 +33,7 @@ from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.reading import Reader, Unreadable
 from shiplap.kubernetes.related_objects import (
+    CSIDriver,
     CSINode,
     Namespace,
     PersistentVolume,
@@ -135,6 +136,9 @@ _STORAGE = (
     ListedResource("storage_classes", "storage.k8s.io", "v1", StorageClass, _PODS_IGNORED, namespaced=False),
     ListedResource(
         "csi_nodes", "storage.k8s.io", "v1", CSINode, "the volumes a node takes are not counted", namespaced=False
+    ),
+    ListedResource(
+        "csi_drivers", "storage.k8s.io", "v1", CSIDriver, "nodes that lack a driver take its volumes", namespaced=False
     ),
 )
 _NAMESPACES = ListedResource(

@@ -71,6 +71,7 @@ RESOURCES = {
         Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", has_status=True),
         Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False),
         Resource("storage.k8s.io", "v1", "csinodes", "CSINode", False),
+        Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False),
         Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, True),
         Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False),
         Resource("karpenter.sh", "v1", "nodepools", "NodePool", False, True),

@@ -18,6 +18,7 @@ from shiplap.kubernetes.objects import CustomObject, DaemonSet, Event, Node, Obj
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.related_objects import (
     SCALABLE_PLURALS,
+    CSIDriver,
     CSINode,
     Lease,
     Namespace,
@@ -63,6 +64,7 @@ Typed = TypeVar(
     | PersistentVolumeClaim
     | PersistentVolume
     | StorageClass
+    | CSIDriver
     | CSINode
     | VolumeAttachment
     | PodDisruptionBudget
@@ -368,6 +370,7 @@ class FakeCluster:
             persistent_volumes=self._list("persistentvolumes", PersistentVolume),
             storage_classes=self._list("storageclasses", StorageClass),
             csi_nodes=self._list("csinodes", CSINode),
+            csi_drivers=self._list("csidrivers", CSIDriver),
         )
 
     def _with_workloads(self, view: ClusterView) -> ClusterView:

@@ -177,6 +177,8 @@ def with_storage(server: Server) -> None:
     drivers = [{"name": "ebs.csi.aws.com", "nodeID": "i-1", "allocatable": {"count": 25}}]
     server.create("csinodes", {"metadata": {"name": "n1"}, "spec": {"drivers": drivers}})
     server.create("csinodes", {"metadata": {"name": "n2"}, "spec": {"drivers": None}})
+    driver = {"metadata": {"name": "ebs.csi.aws.com"}, "spec": {"preventPodSchedulingIfMissing": True}}
+    server.create("csidrivers", driver)
 
 
 def test_storage_is_listed_for_a_pending_pod_with_claims(api: ClusterApi, server: Server) -> None:
@@ -197,6 +199,8 @@ def test_storage_is_listed_for_a_pending_pod_with_claims(api: ClusterApi, server
         ("ebs.csi.aws.com", 25)
     ]
     assert second.spec.drivers is None
+    (driver,) = view.csi_drivers
+    assert driver.metadata.name == "ebs.csi.aws.com"
 
 
 @pytest.mark.parametrize(
@@ -719,6 +723,18 @@ class TestHttp:
         with pytest.raises(ClusterDenied, match="cannot patch resource") as caught:
             api.patch_node("n1", labels={}, annotations={}, taints=(), resource_version=found.metadata.resource_version)
         assert caught.value.status == 403
+
+    def test_a_role_without_csi_drivers_reads_the_other_storage(self, server: ApiServer) -> None:
+        """That of an earlier release."""
+        rules = tuple(
+            msgspec.structs.replace(rule, resources=tuple(name for name in rule.resources if name != "csidrivers"))
+            for rule in shiplap_rules()
+        )
+        server.create("pods", pod("p", volumes=[CLAIMED]))
+        with_storage(server)
+        with KubeHttpServer(server, access={"shiplap": rules}) as running:
+            view = client_of(running.endpoint).view()
+        assert (len(view.csi_nodes), view.csi_drivers) == (2, ())
 
     def test_an_unknown_token_is_denied(self, http: KubeHttpServer) -> None:
         with pytest.raises(ClusterDenied) as caught:

@@ -78,12 +78,16 @@ def test_storage_objects_are_read(tmp_path: Path) -> None:
         {"kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {"csi": {"driver": "ebs.csi.aws.com"}}},
         {"kind": "StorageClass", "metadata": {"name": "fast"}, "volumeBindingMode": "WaitForFirstConsumer"},
         {"kind": "CSINode", "metadata": {"name": "n"}, "spec": {"drivers": None}},
+        {"kind": "CSIDriver", "metadata": {"name": "d"}, "spec": {"preventPodSchedulingIfMissing": True}},
     ]
     view = read_cluster_state([write(tmp_path, "storage.json", {"kind": "List", "items": storage})]).view
     assert [item.spec.storage_class_name for item in view.persistent_volume_claims] == ["fast"]
     assert [item.spec.csi and item.spec.csi.driver for item in view.persistent_volumes] == ["ebs.csi.aws.com"]
     assert [item.volume_binding_mode for item in view.storage_classes] == ["WaitForFirstConsumer"]
     assert [item.metadata.name for item in view.csi_nodes] == ["n"]
+    assert [(item.metadata.name, item.spec.prevent_pod_scheduling_if_missing) for item in view.csi_drivers] == [
+        ("d", True)
+    ]
 
 
 def test_what_is_around_pods_is_read(tmp_path: Path) -> None:

@@ -20,12 +20,13 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Event, Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.scheduling.model.planned_pods import STARTING_S
 from shiplap.scheduling.model.snapshot import ClusterView, SchedulingSettings, Snapshot
-from shiplap.scheduling.supply.existing_nodes import STARTING_S
 from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S, Reservations, held_by, units_left
 from tests.builders import pods
 from tests.builders.claims import node_claim
 from tests.builders.pools import pool
+from tests.conformance.given import csi_driver
 
 NOON = datetime(2027, 1, 15, 12, 0, tzinfo=UTC).timestamp()
 
@@ -114,6 +115,13 @@ def test_when_nodes_have_had_time_to_start_or_are_counted_by_ec2(
 ) -> None:
     seen = snapshot(view=ClusterView(nodes=tuple(nodes)), claims=tuple(claims))
     assert set(plan_moments(seen)) == expected
+
+
+@pytest.mark.parametrize("demanded", [True, False])
+def test_when_nodes_have_had_time_to_get_a_driver_that_is_demanded(demanded: bool) -> None:
+    view = ClusterView(nodes=(node(),), csi_drivers=(csi_driver(demanded=demanded),))
+    seen = snapshot(view=view, claims=(claim(node_name="n"),))
+    assert set(plan_moments(seen)) == ({READY_BY} if demanded else set())
 
 
 def pod(name: str = "p", phase: str = "Running", started: float | None = NOON - 30, value: str | None = None) -> Pod:

@@ -15,7 +15,7 @@ from shiplap_cli.commands.migrate.migration_findings import MIGRATION_TAINT, For
 
 _DRAIN = "--ignore-daemonsets --delete-emptydir-data"
 _TRY = (
-    "kubectl get nodes,pods,daemonsets,pv,pvc,storageclasses,csinodes,pdb,namespaces -A -o json"
+    "kubectl get nodes,pods,daemonsets,pv,pvc,storageclasses,csinodes,csidrivers,pdb,namespaces -A -o json"
     " | shiplap plan --cluster-state - --manifests {folder}"
 )
 

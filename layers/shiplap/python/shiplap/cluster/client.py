@@ -13,7 +13,7 @@ import msgspec
 from shiplap.cluster.list_pages import list_pages, read_page
 from shiplap.cluster.pending_pods import PendingPodReader
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
-from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, ResourceVersionGone
+from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict, ObjectNotFound, ResourceVersionGone
 from shiplap.garbage_collection import garbage_collection_paused
 from shiplap.kubernetes.compact_pods import merged_pods
 from shiplap.kubernetes.objects import CustomObject, DaemonSet, Event, Node, ObjectMeta, Pod, RawObject, Taint
@@ -21,6 +21,7 @@ from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.reading import Page, Reader, Unreadable
 from shiplap.kubernetes.related_objects import (
     SCALABLE_PLURALS,
+    CSIDriver,
     CSINode,
     Lease,
     Namespace,
@@ -93,6 +94,7 @@ Item = TypeVar(
     PersistentVolumeClaim,
     PersistentVolume,
     StorageClass,
+    CSIDriver,
     CSINode,
     VolumeAttachment,
     PodDisruptionBudget,
@@ -140,6 +142,7 @@ _READ_CLASSES = Reader(StorageClass)
 _READ_ATTACHMENTS = Reader(VolumeAttachment)
 _READ_BUDGETS = Reader(PodDisruptionBudget)
 _READ_CSI_NODES = Reader(CSINode)
+_READ_CSI_DRIVERS = Reader(CSIDriver)
 _READ_NAMESPACES = Reader(Namespace)
 _READ_SERVICES = Reader(Service)
 _READ_REPLICA_SETS = Reader(ReplicaSet)
@@ -475,7 +478,16 @@ def _with_storage(view: ClusterView, lists: _ViewLists) -> ClusterView:
         persistent_volumes=lists.items(_READ_VOLUMES, "/api/v1/persistentvolumes"),
         storage_classes=lists.items(_READ_CLASSES, "/apis/storage.k8s.io/v1/storageclasses"),
         csi_nodes=lists.items(_READ_CSI_NODES, "/apis/storage.k8s.io/v1/csinodes"),
+        csi_drivers=_csi_drivers(lists),
     )
+
+
+def _csi_drivers(lists: _ViewLists) -> tuple[CSIDriver, ...]:
+    """All CSIDrivers; none where the role of an earlier release may not list them."""
+    try:
+        return lists.items(_READ_CSI_DRIVERS, "/apis/storage.k8s.io/v1/csidrivers")
+    except ClusterDenied:
+        return ()
 
 
 def _with_workloads(view: ClusterView, lists: _ViewLists) -> ClusterView:

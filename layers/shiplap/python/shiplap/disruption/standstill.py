@@ -20,9 +20,8 @@ from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap.scheduling.model.planned_pods import protected_until
+from shiplap.scheduling.model.planned_pods import STARTING_S, protected_until
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog
-from shiplap.scheduling.supply.existing_nodes import STARTING_S
 from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S
 
 _ROUNDING_S = 0.001
@@ -70,9 +69,10 @@ def plan_moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
         if claim.state in (ClaimState.LAUNCHED, ClaimState.REGISTERED):
             yield claim.changed_at + SHOWN_AFTER_S
     known = {claim.node_name for claim in scheduling.claims if claim.created_at}
+    demanded = any(driver.spec.prevent_pod_scheduling_if_missing for driver in scheduling.view.csi_drivers)
     for node in scheduling.view.nodes:
         ready = all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
-        if node.metadata.creation_timestamp and not (ready and node.metadata.name in known):
+        if node.metadata.creation_timestamp and (demanded or not ready or node.metadata.name not in known):
             yield epoch(node.metadata.creation_timestamp) + STARTING_S
     for pod in scheduling.view.of_pods(_annotated):
         yield protected_until(pod)

@@ -235,6 +235,17 @@ class CSINode(ApiObject, frozen=True):
     spec: CSINodeSpec = CSINodeSpec()
 
 
+class CSIDriverSpec(ApiObject, frozen=True):
+    prevent_pod_scheduling_if_missing: bool | None = None
+
+
+class CSIDriver(ApiObject, frozen=True):
+    """A driver as it has been installed; it has the name that classes and volumes know it by."""
+
+    metadata: ObjectIdentity = ObjectIdentity()
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
 class LeaseSpec(ApiObject, frozen=True):
     holder_identity: str | None = ""
     lease_duration_seconds: int | None = 0

@@ -24,6 +24,10 @@ from shiplap.manifests.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim
 from shiplap.manifests.times import go_seconds
 from shiplap.scheduling.model.snapshot import ClusterView
 
+STARTING_S = 900.0
+"""How long a foreign node that is not Ready counts as one that is about to be, and any node as one on which its CSI
+drivers are about to register."""
+
 
 def pair(nodes: Sequence[Node], claims: Sequence[NodeClaim]) -> tuple[dict[str, NodeClaim], list[NodeClaim]]:
     """Match claims with the Nodes they became, by node name, label or instance id.

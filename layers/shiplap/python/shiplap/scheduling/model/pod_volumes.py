@@ -30,6 +30,8 @@ from shiplap.kubernetes.related_objects import (
 )
 from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
 from shiplap.kubernetes.selectors import matches
+from shiplap.kubernetes.timestamps import epoch
+from shiplap.scheduling.model.planned_pods import STARTING_S
 from shiplap.scheduling.model.resources import PLENTY
 from shiplap.scheduling.model.snapshot import ClusterView
 
@@ -149,6 +151,12 @@ class PodVolumes:
         self._default = _default_class(view.storage_classes)
         self._limits = {csi_node.metadata.name: _limits(csi_node) for csi_node in view.csi_nodes}
         self.by_type = _limits_by_type(view.nodes, self._limits)
+        self._registered = {
+            item.metadata.name: {driver.name for driver in item.spec.drivers or ()} for item in view.csi_nodes
+        }
+        self._required = sorted(
+            item.metadata.name for item in view.csi_drivers if item.spec.prevent_pod_scheduling_if_missing
+        )
         self._nodes = {node.metadata.name: node for node in view.nodes}
         self._made: dict[str, list[PersistentVolume]] = {}
         for volume in view.persistent_volumes:
@@ -244,12 +252,13 @@ class PodVolumes:
             self._needs[(*places, private, shared, together)] = known
         return known
 
-    def attached(self, node: str, pods: Iterable[Pod], instance_type: str = "") -> Attachments | None:
+    def attached(self, node: str, pods: Iterable[Pod], instance_type: str = "", now: float = 0.0) -> Attachments | None:
         """The volumes on a node with these pods; None when its drivers set no limits, or none are known yet.
 
-        Drivers that have not registered on the node are expected to allow what they allow on others of its type.
+        Drivers that have not registered on the node are expected to allow what they allow on others of its type. But
+        kube-scheduler waits for those that demand it: a node that still lacks one takes no volumes of it.
         """
-        limits = {**self.by_type.get(instance_type, {}), **self._limits.get(node, {})}
+        limits = {**self.by_type.get(instance_type, {}), **self._limits.get(node, {}), **self._missing(node, now)}
         if not limits:
             return None
         claims: set[Attachment] = set()
@@ -261,6 +270,14 @@ class PodVolumes:
                 if driver:
                     claims.add((driver, key))
         return Attachments(limits, claims, Counter(driver for driver, _ in claims))
+
+    def _missing(self, name: str, now: float) -> dict[str, int]:
+        """No volumes of the drivers without which kube-scheduler puts no pods on a node, and that it will not get."""
+        node = self._nodes.get(name)
+        born = node.metadata.creation_timestamp if node is not None else ""
+        if not self._required or not born or now - epoch(born) < STARTING_S:
+            return {}
+        return dict.fromkeys(set(self._required) - self._registered.get(name, set()), 0)
 
     def _claim(self, pod: Pod, volume: Volume, key: str) -> PersistentVolumeClaim:
         """The claim behind a volume; one that has still to be made for the pod is read from its template."""

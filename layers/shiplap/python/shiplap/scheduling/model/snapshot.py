@@ -18,6 +18,7 @@ from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod, TopologySpre
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.reading import Unreadable
 from shiplap.kubernetes.related_objects import (
+    CSIDriver,
     CSINode,
     Namespace,
     PersistentVolume,
@@ -111,6 +112,7 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     persistent_volumes: tuple[PersistentVolume, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
     csi_nodes: tuple[CSINode, ...] = ()
+    csi_drivers: tuple[CSIDriver, ...] = ()
 
     namespaces: tuple[Namespace, ...] = ()
     """Empty unless a pod selects namespaces by their labels."""

@@ -155,7 +155,9 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
     )
     if storage is not None:
         for room in rooms:
-            room.attachments = storage.attached(room.name, room.pods, room.labels.get(labels.INSTANCE_TYPE, ""))
+            room.attachments = storage.attached(
+                room.name, room.pods, room.labels.get(labels.INSTANCE_TYPE, ""), snapshot.now
+            )
     nodes = ExistingNodes(rooms, daemons, axis, _node_loads(view, sorted_pods))
     bystanders = unavailable_nodes(view.nodes, rooms, gone)
     standing = counted_pods(sorted_pods)

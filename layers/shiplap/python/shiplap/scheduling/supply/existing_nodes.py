@@ -20,6 +20,7 @@ from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.kubernetes.taints import is_ephemeral, untolerated
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import IN_FLIGHT, LEAVING, ClaimState, NodeClaim
+from shiplap.scheduling.model.planned_pods import STARTING_S
 from shiplap.scheduling.model.pod_classes import NODE_NAME, HostPort, PodClass, ports_collide
 from shiplap.scheduling.model.pod_volumes import ATTACHED, Attachments
 from shiplap.scheduling.model.resources import PLENTY, Axis, Bools, Ints, pods_held
@@ -28,9 +29,6 @@ from shiplap.scheduling.supply.daemons import Daemon, daemon_owner, expected_on_
 from shiplap.scheduling.supply.node_loads import NO_LOAD, NodeLoad, PodLoads
 from shiplap.scheduling.supply.reservations import held_by
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
-
-STARTING_S = 900.0
-"""How long a foreign node that is not Ready counts as one that is about to be."""
 
 
 class ExistingNode(msgspec.Struct, eq=False):
