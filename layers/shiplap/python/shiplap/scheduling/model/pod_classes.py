@@ -81,32 +81,19 @@ class PodClass(msgspec.Struct, eq=False):
     index: int = -1
     shape: object = None
     unread: bool = False
+    company: tuple[int, ...] = ()
+    """The required terms of its pod affinity, without those of its volumes."""
+    starts_series: bool = False
+    """True if its pods meet their own required affinity, so that the first of them may start a series."""
+    opening: tuple[int, ...] = ()
+    """The affinity terms that its pods may be the first to meet: where they go, the others have to follow."""
+    topological: bool = False
+    """True if any topology constraint, of these pods or of other pods, depends on where these pods go."""
 
     def series(self, term: int) -> tuple[int, ...]:
         """The affinity terms that begin together: required ones of pods all at once, others each for itself."""
         together = self.company
         return together if term in together else (term,)
-
-    @property
-    def company(self) -> tuple[int, ...]:
-        """The required terms of its pod affinity, without those of its volumes."""
-        required, volumes = self.constraints.affinity, self.constraints.volumes
-        return tuple(term for term in required if term not in volumes) if volumes else required
-
-    @property
-    def starts_series(self) -> bool:
-        """True if its pods meet their own required affinity, so that the first of them may start a series."""
-        return bool(self.company) and self.selected.issuperset(self.company)
-
-    @property
-    def opening(self) -> tuple[int, ...]:
-        """The affinity terms that its pods may be the first to meet: where they go, the others have to follow."""
-        return self.constraints.affinity if self.starts_series else self.constraints.volumes
-
-    @property
-    def topological(self) -> bool:
-        """True if any topology constraint, of these pods or of other pods, depends on where these pods go."""
-        return bool(self.selected) or self.constraints != UNCONSTRAINED or self.preferences.topology != UNCONSTRAINED
 
 
 class InvalidPod(ValueError):
@@ -249,9 +236,10 @@ def _classes(
     merged: dict[object, tuple[PodClass, Places]] = {}
     shapes: dict[object, object] = {}
     nothing = parts.value(_NOTHING)
+    requests = _requests_or_problems([pods[specification.first] for specification in specifications])
     for place, (specification, demanded, volumes) in enumerate(zip(specifications, demands, of_volumes, strict=True)):
-        first, missed, needs = pods[specification.first], specification.missed, specification.needs
-        common = describe(first, missed=missed, volumes=needs, prefer=terms.prefer, parts=parts)
+        spec, missed, needs = pods[specification.first].spec, specification.missed, specification.needs
+        common = _described(spec, requests[place], missed=missed, volumes=needs, prefer=terms.prefer, parts=parts)
         common.unread = place in unread
         but_for_size = parts.shape(common)
         described = (but_for_size, id(parts.requests(common.requests)), common.priority, common.problem, common.unread)
@@ -329,11 +317,16 @@ def _bound_by(common: PodClass, demand: Demand, selected: frozenset[int], shape:
 
 
 def _held_by(pod_class: PodClass, volumes: tuple[int, ...]) -> PodClass:
-    """The class with the terms that hold its pods together with the others of their volumes."""
+    """The class with the terms that hold its pods together with the others of their volumes, and what follows."""
+    own, required = pod_class.constraints, pod_class.constraints.affinity
     if volumes:
-        own = pod_class.constraints
-        pod_class.constraints = msgspec.structs.replace(own, affinity=(*own.affinity, *volumes), volumes=volumes)
+        pod_class.constraints = own = msgspec.structs.replace(own, affinity=(*required, *volumes), volumes=volumes)
         pod_class.selected = pod_class.selected.union(volumes)
+    pod_class.company = tuple(term for term in own.affinity if term not in volumes) if volumes else required
+    pod_class.starts_series = bool(pod_class.company) and pod_class.selected.issuperset(pod_class.company)
+    pod_class.opening = own.affinity if pod_class.starts_series else volumes
+    preferred = pod_class.preferences.topology
+    pod_class.topological = bool(pod_class.selected) or own != UNCONSTRAINED or preferred != UNCONSTRAINED
     return pod_class
 
 
@@ -442,29 +435,34 @@ def _demands(pod: Pod, terms: Terms, *, prefer: bool) -> Demand:
         return UNCONSTRAINED, UNCONSTRAINED, str(error)
 
 
-def describe(
-    pod: Pod,
-    *,
-    missed: bool = False,
-    volumes: VolumeNeeds = NO_VOLUMES,
-    prefer: bool = True,
-    parts: _Parts | None = None,
+def _requests_or_problems(pods: Iterable[Pod]) -> list[dict[str, int] | str]:
+    """The requests of each pod, or what is wrong with them."""
+    found: list[dict[str, int] | str] = []
+    for pod in pods:
+        try:
+            found.append(pod_requests(pod))
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
+def _described(
+    spec: PodSpec, requests: dict[str, int] | str, *, missed: bool, volumes: VolumeNeeds, prefer: bool, parts: _Parts
 ) -> PodClass:
-    """The class of one pod, without members. What is wrong with the pod becomes its `problem`.
+    """The class of pods of a specification, without members. What is wrong with it, or with the requests, is a problem.
 
     With `prefer` off, preferred node affinity is not read. `parts` remembers what other pods were made of.
     """
-    spec, parts = pod.spec, parts or _Parts()
     try:
         own_terms, terms = parts.made(
             _encode((spec.node_selector, spec.affinity)), lambda: _both(node_terms(spec, strict=True))
         )
         if volumes is not NO_VOLUMES:
             own_terms, terms = _with_volumes(own_terms, volumes)
-        requests = pod_requests(pod)
-        problem = _unsupported(pod)
     except ValueError as error:
-        return PodClass({"pods": 1}, (Requirements(),), priority=pod.spec.priority, problem=str(error))
+        return PodClass({"pods": 1}, (Requirements(),), priority=spec.priority, problem=str(error))
+    if isinstance(requests, str):
+        return PodClass({"pods": 1}, (Requirements(),), priority=spec.priority, problem=requests)
     return PodClass(
         requests,
         terms,
@@ -472,7 +470,8 @@ def describe(
         ports=host_ports(spec),
         priority=spec.priority,
         missed=missed,
-        problem=problem,
+        # Planning such a pod anyway would break a promise.
+        problem="not supported yet: dynamic resource claims" if spec.resource_claims else "",
         keeps_off=any(_keeps_off(term) for term in terms),
         own_terms=own_terms,
         volumes=volumes,
@@ -600,13 +599,6 @@ def _keeps_off(term: Requirements) -> bool:
     """Pods that demand to stay off provisioned nodes are somebody else's."""
     wanted = term.get(labels.NODE_POOL)
     return wanted is not None and wanted.operator == "DoesNotExist"
-
-
-def _unsupported(pod: Pod) -> str:
-    """The constraint this planner cannot keep yet; planning such a pod anyway would break a promise."""
-    if pod.spec.resource_claims:
-        return "not supported yet: dynamic resource claims"
-    return ""
 
 
 Age = tuple[str, str, str, str]

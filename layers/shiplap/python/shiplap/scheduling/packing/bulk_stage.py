@@ -326,7 +326,7 @@ class ClaimBuilder:
         turns, _, parts = self._hand_out(unclaimed, np.full(len(taken), item), numbers, places)
         for turn, (pod_class, pods) in zip(turns.tolist(), parts, strict=True):
             own = msgspec.structs.replace(attempt, pod_class=pod_class)
-            self._openings.open.add(taken[turn].place, taken[turn].target, own, pods)
+            self._openings.fill(taken[turn].place, taken[turn].target, own, pods)
 
     def open_claims(
         self,

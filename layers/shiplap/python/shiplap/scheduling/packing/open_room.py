@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 
 from shiplap.scheduling.model.resources import ROUNDING, Floats, Ints
-from shiplap.scheduling.packing.planned_claims import launch_price
 from shiplap.scheduling.supply.open_claims import ClaimGroup, PlacementAttempt
 from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
@@ -33,7 +32,7 @@ class OpenRoom:
         self._openings, self._template = openings, template
         self._places: Ints = np.array(places, np.int64)
         self._used: Ints = openings.open.used[self._places]
-        paid = [launch_price(claim.group, used) for claim, used in zip(claims, self._used, strict=True)]
+        paid = [claim.group.launch_price(used) for claim, used in zip(claims, self._used, strict=True)]
         self._paid: Floats = np.array(paid)
         self._row: Ints = np.zeros_like(self._places)
         self._net: Ints = np.zeros_like(self._used)

@@ -22,11 +22,10 @@ import numpy as np
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.bounds import BOUNDS
-from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
-from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, places_with, pods_held
+from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.resources import PLENTY, Bools, Ints, places_with, pods_held
 from shiplap.scheduling.packing.bulk_stage import BulkStage
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
-from shiplap.scheduling.packing.planned_claims import launch_price, launch_prices
 from shiplap.scheduling.packing.shortened_lists import limits_aside, shorten
 from shiplap.scheduling.packing.size_classes import Waiting
 from shiplap.scheduling.search.effort import Effort
@@ -66,7 +65,7 @@ LEAST_REQUIRING = 6 * LEAST_PREFERRING
 
 
 class _Target(msgspec.Struct, frozen=True, eq=False):
-    """A place for the next pod: the open claim at `place`, or a new one (None).
+    """A place for the next pod: the open claim at `place`, which comes into `group` by it, or a new one (None).
 
     `added` is what the pod adds to the price, in USD per hour. At most `most` pods may go there before other targets
     are asked.
@@ -74,8 +73,9 @@ class _Target(msgspec.Struct, frozen=True, eq=False):
 
     attempt: PlacementAttempt
     added: float
-    place: int | None
-    most: int
+    place: int | None = None
+    group: ClaimGroup | None = None
+    most: int = 1
 
 
 class AttemptBudget:
@@ -155,7 +155,7 @@ class Packing(msgspec.Struct, frozen=True):
         for place, claim in enumerate(self.claims):
             members.setdefault(claim.group.index, []).append(place)
         return sum(
-            float(launch_prices(self.claims[places[0]].group, self.used[places]).sum()) for places in members.values()
+            float(self.claims[places[0]].group.launch_prices(self.used[places]).sum()) for places in members.values()
         )
 
 
@@ -213,7 +213,6 @@ class Packer:
         self._bound = compiled.bound
         self._most_types = most_types
         self.openings = Openings(templates, limits, self.open, best_effort=best_effort)
-        self._best_level = min((template.level for template in templates), default=None)
         self._attempts = PlacementAttempts(templates, nodes, axis, compiled.daemon_terms)
         self._counts = TopologyCounts(compiled.base_counts, self.open, compiled.expected_domains)
         self._possible = self.openings.possible
@@ -302,15 +301,18 @@ class Packer:
 
     def _place_until_stuck(self, pending: Iterable[tuple[PodClass, list[Pod]]]) -> list[tuple[PodClass, list[Pod]]]:
         waiting = list(pending)
+        attempts = {pod_class.index: self._attempts.of(pod_class) for pod_class, _ in waiting}
         before = -1
         while waiting and (number := sum(len(pods) for _, pods in waiting)) != before:
             # Claims that were filled further may need less of a limit, so that another round can place more.
             before = number
-            self._domains.draw_together(waiting)
-            ordered = followers_last(
-                waiting, self._domains.drawn, self._domains.pull, by_priority=self._way.bulk_s is None
-            )
-            waiting = [(pod_class, left) for pod_class, pods in ordered if (left := self._place(pod_class, pods))]
+            if any(pod_class.topological for pod_class, _ in waiting):
+                self._domains.draw_together(waiting)
+                waiting = followers_last(
+                    waiting, self._domains.drawn, self._domains.pull, by_priority=self._way.bulk_s is None
+                )
+            placed = ((pod_class, self._place(attempts[pod_class.index], pods)) for pod_class, pods in waiting)
+            waiting = [(pod_class, left) for pod_class, left in placed if left]
         return waiting
 
     def _in_bulk(self, waiting: Waiting, effort: Effort) -> Waiting:
@@ -330,12 +332,12 @@ class Packer:
         self._baseline_hourly, self._has_free = bulk.baseline_hourly, bulk.has_free
         return left
 
-    def _place(self, pod_class: PodClass, pods: list[Pod]) -> list[Pod]:
+    def _place(self, attempts: Sequence[PlacementAttempt], pods: list[Pod]) -> list[Pod]:
         if self._least_hourly >= self._way.most_hourly or self._is_in_vain():
             return pods
         previous_level = -1
-        attempts = self._attempts.of(pod_class)
         for attempt in attempts:
+            pod_class = attempt.pod_class
             preferring = attempt.level < attempts[-1].level
             if not self._attempt_budget.left(pod_class, preferring=preferring):
                 continue
@@ -347,8 +349,11 @@ class Packer:
                     pods = self._fill_nodes(attempt, pods)
                     previous_level = attempt.level
                 if pods:
-                    fill = self._place_cheaply if self._way.cheaply else self._fill_claims
-                    pods = fill(attempt, pods)
+                    if self._way.cheaply:
+                        anywhere = DomainChoice(attempt, np.ones(len(self.nodes.all), np.bool_), PLENTY)
+                        pods = pods[self._place_cheaply((anywhere,), None, pods, once=False) :]
+                    else:
+                        pods = self._fill_claims(attempt, pods)
                 if pods:
                     pods = self._open_claims(attempt, pods)
                 if len(pods) == before:
@@ -374,45 +379,54 @@ class Packer:
             pods = pods[number:]
         return pods
 
-    def _place_cheaply(self, attempt: PlacementAttempt, pods: list[Pod]) -> list[Pod]:
-        """Place pods that no topology constraint binds or counts, each where it adds least to the price."""
-        anywhere = DomainChoice(attempt, np.ones(len(self.nodes.all), np.bool_), PLENTY)
-        while pods and (number := self._next_cheaply((anywhere,), None, pods)):
-            pods = pods[number:]
-        return pods
+    def _place_cheaply(
+        self, choices: Iterable[DomainChoice], bounds: HostnameBounds | None, pods: list[Pod], *, once: bool
+    ) -> int:
+        """Place the first of these pods where each adds least to the price; returns how many were placed.
 
-    def _next_cheaply(self, choices: Iterable[DomainChoice], bounds: HostnameBounds | None, pods: list[Pod]) -> int:
-        """Place the first of these pods where that adds least to the price; returns how many were placed.
-
-        Several only where they add nothing: each node that grows may be cheaper for the next pod.
+        With `once` only as many as go to one place before all choices have to be looked at again.
         """
-        target = self._cheapest_target(choices, bounds)
-        if target is None:
-            return 0
-        if target.place is None:
-            return 1 - len(self._open_claims(target.attempt, pods[:1], bounds))
-        some = pods[: 1 if target.added > 0 else target.most]
-        inside = np.zeros(len(self.open), np.bool_)
-        inside[target.place] = True
-        left = self._fill_claims(target.attempt, some, bounds, inside, growing=target.added > 0)
-        self._least_hourly += target.added if len(left) < len(some) else 0.0
-        return len(some) - len(left)
+        placed = 0
+        while placed < len(pods) and (target := self._cheapest_target(choices, bounds)) is not None:
+            attempt, some = target.attempt, pods[placed : placed + target.most]
+            if target.place is None or target.group is None:
+                some = some[: len(some) - len(self._open_claims(attempt, some, bounds))]
+            elif some:
+                self.openings.fill(target.place, target.group, attempt, some)
+                if attempt.pod_class.topological:
+                    self._counts.record(attempt.pod_class, target.place, len(some), claim=True)
+                self._least_hourly += target.added
+            placed += len(some)
+            if once or not some:
+                break
+        return placed
 
     def _cheapest_target(self, choices: Iterable[DomainChoice], bounds: HostnameBounds | None) -> _Target | None:
-        """The open claim, or a new one, whose price a pod raises least; the first choice of domains among equals."""
+        """The open claim, or a new one, whose price a pod raises least; the first choice of domains among equals.
+
+        Several pods go there only if they add nothing: each node that grows may be cheaper for the next pod.
+        """
         best: _Target | None = None
         for choice in choices:
-            if choice.attempt is None:
+            attempt = choice.attempt
+            if attempt is None:
                 continue
-            added = self._added_prices(choice.attempt, bounds, choice.claims)
+            many, targets = self.openings.takers(attempt, None if bounds is None else bounds.claims, choice.claims)
+            added = self.openings.added_prices(attempt, many, targets, joining=self._way.joining)
             least = min(added.tolist(), default=np.inf)
             if np.isfinite(least) and (best is None or least < best.added):
-                best = _Target(choice.attempt, least, self._first_of(added <= least), choice.most)
+                place = self._first_of(added <= least)
+                before, used = int(self.open.group_of[place]), self.open.used[[place]]
+                group, most = targets[before], 1
+                if least <= 0:
+                    kept = _room_on_launch_row(self.open.groups.all[before], group, used, attempt.requests)
+                    most = min(choice.most, int(many[place]), int(kept[0]))
+                best = _Target(attempt, least, place, group, most)
             if best is not None and best.added <= 0:
                 break
-            opened = self._new_price(choice.attempt) if bounds is None or bounds.new else np.inf
+            opened = self.openings.new_price(attempt) if bounds is None or bounds.new else np.inf
             if np.isfinite(opened) and (best is None or opened < best.added):
-                best = _Target(choice.attempt, opened, None, 1)
+                best = _Target(attempt, opened)
         return best
 
     def _first_of(self, equal: Bools) -> int:
@@ -421,25 +435,6 @@ class Packer:
         if not self._way.joining:
             return places[0]
         return min(places, key=lambda place: sum(len(pods) for _, pods in self.open.claims[place].pods))
-
-    def _added_prices(self, attempt: PlacementAttempt, bounds: HostnameBounds | None, inside: Bools | None) -> Floats:
-        """Return what a pod adds to the price of each open claim [claims]; infinite where the pod may not go."""
-        added = np.full(len(self.open), np.inf)
-        many, targets = self._claims_that_take(attempt, bounds, inside)
-        for place in np.flatnonzero(many).tolist():
-            number, used = int(self.open.group_of[place]), self.open.used[place]
-            target = targets[number]
-            price = launch_price(target, used + attempt.requests)
-            price = round(price - launch_price(self.open.groups.all[number], used), 9)
-            if price <= 0 or not self._keeps_size(target.template, attempt):
-                added[place] = price
-        return added
-
-    def _new_price(self, attempt: PlacementAttempt) -> float:
-        """USD per hour of a new claim for one pod of a class; infinite where none can be opened."""
-        entries = (self.openings.entry(template, attempt) for template in self.openings.in_order(attempt, 1))
-        group = next((entry for entry in entries if not isinstance(entry, RefusalKind)), None)
-        return np.inf if group is None else round(launch_price(group, attempt.requests), 9)
 
     def _place_evenly(self, attempt: PlacementAttempt, pods: list[Pod]) -> list[Pod]:
         """Place as many spread pods evenly over their domains as surely keeps the constraints; returns the others."""
@@ -471,7 +466,7 @@ class Packer:
             return self._fill_nodes(attempt, some, bounds, choice.nodes) if (choice.nodes & takes).any() else some
 
         def cheaply(choice: DomainChoice, some: list[Pod]) -> list[Pod]:
-            return some[self._next_cheaply((choice,) if by_choice else choices, bounds, some) :]
+            return some[self._place_cheaply((choice,) if by_choice else choices, bounds, some, once=True) :]
 
         def claims(choice: DomainChoice, some: list[Pod]) -> list[Pod]:
             return (
@@ -524,7 +519,8 @@ class Packer:
         for place in np.flatnonzero(taken).tolist():
             number = int(taken[place])
             self.nodes.place(attempt.pod_class, place, pods[:number], attempt.requests)
-            self._counts.record(attempt.pod_class, place, number, claim=False)
+            if attempt.pod_class.topological:
+                self._counts.record(attempt.pod_class, place, number, claim=False)
             pods = pods[number:]
         return pods
 
@@ -534,14 +530,12 @@ class Packer:
         pods: list[Pod],
         bounds: HostnameBounds | None = None,
         inside: Bools | None = None,
-        *,
-        growing: bool = True,
     ) -> list[Pod]:
-        """Put pods on open claims; unless `growing`, only as far as the claims stay what they are."""
-        many, targets = self._claims_that_take(attempt, bounds, inside)
+        """Put pods on open claims."""
+        many, targets = self.openings.takers(attempt, None if bounds is None else bounds.claims, inside)
         groups = self.open.group_of
         for number, target in targets.items():
-            if not growing or self._keeps_size(target.template, attempt):
+            if self.openings.keeps_size(target.template, attempt, joining=self._way.joining):
                 members = np.flatnonzero((groups == number) & (many > 0))
                 many[members] = np.minimum(
                     many[members],
@@ -554,43 +548,11 @@ class Packer:
         taken = _first_fit(many, len(pods))
         for place in np.flatnonzero(taken).tolist():
             number = int(taken[place])
-            self.open.add(place, targets[int(groups[place])], attempt, pods[:number])
-            self._counts.record(attempt.pod_class, place, number, claim=True)
+            self.openings.fill(place, targets[int(groups[place])], attempt, pods[:number])
+            if attempt.pod_class.topological:
+                self._counts.record(attempt.pod_class, place, number, claim=True)
             pods = pods[number:]
         return pods
-
-    def _claims_that_take(
-        self, attempt: PlacementAttempt, bounds: HostnameBounds | None, inside: Bools | None
-    ) -> tuple[Ints, dict[int, ClaimGroup]]:
-        """Return how many pods each open claim takes [claims], and the group that claims of each group come into."""
-        many = np.zeros(len(self.open), np.int64)
-        targets: dict[int, ClaimGroup] = {}
-        roomy = self.open.within_reach(attempt.requests)
-        if bounds is not None:
-            roomy = roomy[bounds.claims[roomy] > 0]
-        if inside is not None:
-            roomy = roomy[inside[roomy]]
-        if attempt.pod_class.ports:
-            ports, claims = attempt.pod_class.ports, self.open.claims
-            free = [not ports_collide(ports, claims[place].ports) for place in roomy.tolist()]
-            roomy = roomy[np.array(free, np.bool_)]
-        candidates = self.open.group_of[roomy]
-        for number in sorted(set(candidates.tolist())):
-            target = self.openings.merge(self.open.groups.all[number], attempt)
-            if target is not None:
-                targets[number] = target
-                members = roomy[candidates == number]
-                many[members] = target.room(self.open.used[members], attempt.requests)
-        if attempt.pod_class.ports:
-            np.minimum(many, 1, out=many)
-        return many if bounds is None else np.minimum(many, bounds.claims), targets
-
-    def _keeps_size(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
-        """True if a pod must not enlarge claims of a template, as a better level could open a claim for it."""
-        if template.level == self._best_level:
-            return False
-        level = self.openings.best_level(attempt)
-        return level is not None and template.level > level and not (self._way.joining and template.level[0] > level[0])
 
     def _open_claims(
         self, attempt: PlacementAttempt, pods: list[Pod], bounds: HostnameBounds | None = None
@@ -644,8 +606,9 @@ class Packer:
         for _ in range(claims):
             place = self.open.open(group, charge, skipped)
             self.openings.take_estimates(group, place)
-            self.open.add(place, group, attempt, pods[:each])
-            self._counts.record(attempt.pod_class, place, len(pods[:each]), claim=True)
+            self.openings.fill(place, group, attempt, pods[:each])
+            if attempt.pod_class.topological:
+                self._counts.record(attempt.pod_class, place, len(pods[:each]), claim=True)
             pods = pods[each:]
         limits.charge(charge, claims)
         self.openings.opened(template, group, claims, holding)
@@ -675,7 +638,8 @@ class Packer:
                 staying = left[: self.nodes.takes(pod_class, place, requests, len(left))]
                 if staying:
                     self.nodes.place(pod_class, place, staying, requests)
-                    self._counts.record(pod_class, place, len(staying), claim=False)
+                    if pod_class.topological:
+                        self._counts.record(pod_class, place, len(staying), claim=False)
                     kept.update(map(id, staying))
         return kept
 

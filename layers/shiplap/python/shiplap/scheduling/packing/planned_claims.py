@@ -19,7 +19,7 @@ from shiplap.manifests.nodeclaim import ClaimPlan, PodReference
 from shiplap.manifests.template_hash import marks_of
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.pod_volumes import ATTACHED
-from shiplap.scheduling.model.resources import Bools, Floats, Ints, distinct_lines, rows_holding
+from shiplap.scheduling.model.resources import Bools, Ints, distinct_lines, rows_holding
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, PlannedClaim
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.open_claims import ClaimGroup, OpenClaim
@@ -68,30 +68,6 @@ def _sorted_names(parts: Iterable[tuple[PodClass, Sequence[Pod]]]) -> list[PodNa
 
 def _references(names: Iterable[PodName]) -> tuple[PodReference, ...]:
     return tuple([PodReference(namespace, name, uid) for namespace, name, uid in names])
-
-
-def launch_prices(group: ClaimGroup, used: Ints) -> Floats:
-    """USD per hour of claims of a group with these loads [claims, resources]; exotic types only if none else holds."""
-    if group.minimums:
-        return group.price[group.cheapest(used)]
-    exotic = group.template.table.exotic[group.template.table.row_type[group.rows]]
-    first, load_of = distinct_lines(used)
-    loads = used[first]
-    prices = np.full(len(loads), np.inf)
-    for some in (~exotic, exotic):
-        holds = rows_holding(group.net[some], loads)
-        cheapest = np.where(holds, group.price[some][None, :], np.inf).min(axis=1, initial=np.inf)
-        prices = np.where(np.isfinite(prices), prices, cheapest)
-    return prices[load_of]
-
-
-def launch_price(group: ClaimGroup, load: Ints) -> float:
-    """USD per hour of one claim of a group with a load [resources]; remembered, because few claims change at a time."""
-    key = load.tobytes()
-    known = group.launch_prices.get(key)
-    if known is None:
-        known = group.launch_prices[key] = float(launch_prices(group, load[None, :])[0])
-    return known
 
 
 class _ClaimForm(msgspec.Struct, frozen=True):

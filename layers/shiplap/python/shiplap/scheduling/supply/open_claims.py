@@ -16,7 +16,17 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import HostPort, PodClass
-from shiplap.scheduling.model.resources import CHUNK, PLENTY, ROUNDING, Bools, Floats, Ints, pareto_front, rows_holding
+from shiplap.scheduling.model.resources import (
+    CHUNK,
+    PLENTY,
+    ROUNDING,
+    Bools,
+    Floats,
+    Ints,
+    distinct_lines,
+    pareto_front,
+    rows_holding,
+)
 from shiplap.scheduling.model.topology_constraints import Constraints
 from shiplap.scheduling.supply.daemons import NO_COMPANY, Company
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
@@ -87,7 +97,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
     """`row_set` are the catalogue rows that a claim of this group may use; arrays follow them.
 
     `minimums` maps a label to the number of distinct values the list of types must keep (minValues);
-    `relaxed`: they are less than the requirements ask for. `launch_prices` are those known by load.
+    `relaxed`: they are less than the requirements ask for. `known_prices` are prices of launches by load.
     """
 
     index: int
@@ -99,7 +109,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
     price: Floats
     minimums: Mapping[str, int]
     relaxed: bool = False
-    launch_prices: dict[bytes, float] = msgspec.field(default_factory=dict)
+    known_prices: dict[bytes, float] = msgspec.field(default_factory=dict)
     _values: dict[str, Bools] = msgspec.field(default_factory=dict)
 
     @property
@@ -238,6 +248,28 @@ class ClaimGroup(msgspec.Struct, eq=False):
             holds = rows_holding(self.net, used[start : start + step])
             parts.append(np.where(holds.any(axis=1), holds.argmax(axis=1), -1))
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def launch_prices(self, used: Ints) -> Floats:
+        """USD per hour of claims with these loads [claims, resources]; exotic types only if none else holds."""
+        if self.minimums:
+            return self.price[self.cheapest(used)]
+        exotic = self.template.table.exotic[self.template.table.row_type[self.rows]]
+        first, load_of = distinct_lines(used)
+        loads = used[first]
+        prices = np.full(len(loads), np.inf)
+        for some in (~exotic, exotic):
+            holds = rows_holding(self.net[some], loads)
+            cheapest = np.where(holds, self.price[some][None, :], np.inf).min(axis=1, initial=np.inf)
+            prices = np.where(np.isfinite(prices), prices, cheapest)
+        return prices[load_of]
+
+    def launch_price(self, load: Ints) -> float:
+        """USD per hour of one claim with a load [resources]; remembered, because few claims change at a time."""
+        key = load.tobytes()
+        known = self.known_prices.get(key)
+        if known is None:
+            known = self.known_prices[key] = float(self.launch_prices(load[None, :])[0])
+        return known
 
 
 def row_set_of(
@@ -445,16 +477,11 @@ class OpenClaims:
         self._charges = np.concatenate([self._charges, np.zeros_like(self._charges)])
         self._group_of = np.concatenate([self._group_of, np.zeros_like(self._group_of)])
 
-    def add(self, place: int, group: ClaimGroup, attempt: PlacementAttempt, pods: Sequence[Pod]) -> None:
-        """Put pods of a class on a claim, which comes into `group` by it."""
-        claim = self.claims[place]
-        claim.group = group
-        claim.pods.append((attempt.pod_class, pods))
-        if attempt.level:
-            claim.relaxations.append(attempt)
-        claim.ports |= attempt.pod_class.ports
+    def load(self, place: int, group: ClaimGroup, amounts: Ints) -> None:
+        """Add these amounts [resources] to the load of a claim, which comes into `group` by that."""
+        self.claims[place].group = group
         self._group_of[place] = group.index
-        self._used[place] += attempt.requests * len(pods)
+        self._used[place] += amounts
         self.changes += 1
 
     def regroup(self, place: int, group: ClaimGroup) -> None:

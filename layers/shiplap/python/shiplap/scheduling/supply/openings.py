@@ -13,11 +13,12 @@ from itertools import groupby
 import msgspec
 import numpy as np
 
+from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
-from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
+from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints
 from shiplap.scheduling.supply.daemons import NO_COMPANY
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import PoolLimits
@@ -156,6 +157,7 @@ class Openings:
         self._most_merges = BOUNDS.group_comparisons
         self._by_pool = _by_weight_and_pool(templates)
         self._tied = [pools for pools in self._by_pool if len(pools) > 1]
+        self._best_of_all = min((template.level for template in templates), default=None)
         self._best: tuple[tuple[int, int, int], tuple[int, int] | None] | None = None
         self._within: dict[tuple[int, Requirements, bytes], tuple[bytes, ClaimGroup | RefusalKind]] = {}
 
@@ -206,7 +208,7 @@ class Openings:
                 if not isinstance(entry, RefusalKind):
                     yield entry
 
-    def best_level(self, attempt: PlacementAttempt) -> tuple[int, int] | None:
+    def _best_level(self, attempt: PlacementAttempt) -> tuple[int, int] | None:
         """The level of the first template that could open a claim; claims of later levels are filled but not enlarged.
 
         Remembered until a claim changes, because every group of claims asks.
@@ -391,6 +393,80 @@ class Openings:
         allowed = allowed & beside_daemons(template, attempt)
         requirements = group.requirements.and_(attempt.term.values())
         return self.open.groups.get(template, requirements, allowed, group.minimums)
+
+    def fill(self, place: int, group: ClaimGroup, attempt: PlacementAttempt, pods: Sequence[Pod]) -> None:
+        """Put pods of a class on an open claim, which comes into `group` by it."""
+        self.open.load(place, group, attempt.requests * len(pods))
+        claim = self.open.claims[place]
+        claim.pods.append((attempt.pod_class, pods))
+        claim.ports |= attempt.pod_class.ports
+        if attempt.level:
+            claim.relaxations.append(attempt)
+
+    def takers(
+        self, attempt: PlacementAttempt, bound: Ints | None, inside: Bools | None
+    ) -> tuple[Ints, dict[int, ClaimGroup]]:
+        """Return how many pods each open claim takes [claims], and the group that claims of each group come into.
+
+        Args:
+            attempt: of the pods.
+            bound: the most pods that each claim may take [claims], if there is a bound.
+            inside: the claims [claims] that count; None if all do.
+        """
+        many = np.zeros(len(self.open), np.int64)
+        targets: dict[int, ClaimGroup] = {}
+        roomy = self.open.within_reach(attempt.requests)
+        if bound is not None:
+            roomy = roomy[bound[roomy] > 0]
+        if inside is not None:
+            roomy = roomy[inside[roomy]]
+        ports = attempt.pod_class.ports
+        if ports:
+            free = [not ports_collide(ports, self.open.claims[place].ports) for place in roomy.tolist()]
+            roomy = roomy[np.array(free, np.bool_)]
+        candidates = self.open.group_of[roomy]
+        for number in sorted(set(candidates.tolist())):
+            target = self.merge(self.open.groups.all[number], attempt)
+            if target is not None:
+                targets[number] = target
+                members = roomy[candidates == number]
+                many[members] = target.room(self.open.used[members], attempt.requests)
+        if ports:
+            np.minimum(many, 1, out=many)
+        return many if bound is None else np.minimum(many, bound), targets
+
+    def added_prices(
+        self, attempt: PlacementAttempt, many: Ints, targets: Mapping[int, ClaimGroup], *, joining: bool
+    ) -> Floats:
+        """Return what a pod adds to the price of each open claim [claims]; infinite where the pod may not go.
+
+        `many` and `targets` are those of `takers`.
+        """
+        added = np.full(len(self.open), np.inf)
+        for place in np.flatnonzero(many).tolist():
+            number, used = int(self.open.group_of[place]), self.open.used[place]
+            target = targets[number]
+            price = target.launch_price(used + attempt.requests)
+            price = round(price - self.open.groups.all[number].launch_price(used), 9)
+            if price <= 0 or not self.keeps_size(target.template, attempt, joining=joining):
+                added[place] = price
+        return added
+
+    def new_price(self, attempt: PlacementAttempt) -> float:
+        """USD per hour of a new claim for one pod of a class; infinite where none can be opened."""
+        entries = (self.entry(template, attempt) for template in self.in_order(attempt, 1))
+        group = next((entry for entry in entries if not isinstance(entry, RefusalKind)), None)
+        return np.inf if group is None else round(group.launch_price(attempt.requests), 9)
+
+    def keeps_size(self, template: NodeClaimTemplate, attempt: PlacementAttempt, *, joining: bool) -> bool:
+        """True if a pod must not enlarge claims of a template, as a better level could open a claim for it.
+
+        If `joining`, it may although a NodePool of a larger weight could.
+        """
+        if template.level == self._best_of_all:
+            return False
+        level = self._best_level(attempt)
+        return level is not None and template.level > level and not (joining and template.level[0] > level[0])
 
     def make_way(
         self, template: NodeClaimTemplate, attempt: PlacementAttempt, refusal: RefusalKind
