@@ -30,9 +30,10 @@ from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Sch
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.search.bin_packing import BinPackingProblem
-from shiplap.scheduling.search.column_generation import totals_bound
+from shiplap.scheduling.search.column_generation import ReducedProblem
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems
+from shiplap.scheduling.search.improve import totals_bound
+from shiplap.scheduling.search.pod_kinds import reduce_problems
 
 SEARCH_S = 2.0
 MOST_IN_THE_MIDDLE = 3.0

@@ -32,9 +32,10 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.search.bin_packing import BinPackingProblem
-from shiplap.scheduling.search.column_generation import totals_bound
+from shiplap.scheduling.search.column_generation import ReducedProblem
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems
+from shiplap.scheduling.search.improve import totals_bound
+from shiplap.scheduling.search.pod_kinds import reduce_problems
 
 BARS = "diverse 10,000: no search ≤ +8 % in ≤ 0.1 s, improved ≤ +3 % in ≤ 0.35 s"
 BARS_FOR = "10,000 diverse"

@@ -14,9 +14,9 @@ import highspy
 import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints, rows_holding
-from shiplap.scheduling.search.column_generation import Generation, PatternPool, size_values, totals_bound
+from shiplap.scheduling.search.column_generation import Generation, PatternPool, ReducedProblem
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pod_kinds import ReducedProblem
+from shiplap.scheduling.search.improve import totals_bound
 
 _GAP = 1e-4
 
@@ -70,9 +70,9 @@ def content_bound(problem: ReducedProblem, seconds: float, least: float) -> floa
     """
     best = least
     problem = problem.hard()
-    _, units, _ = totals_bound(problem, Effort.of(5))
+    _, values, _ = totals_bound(problem, Effort.of(5))
     pool = PatternPool(problem)
-    generation = Generation(problem, pool, problem.demand, size_values(problem, units), Effort.of(seconds))
+    generation = Generation(problem, pool, problem.demand, values, Effort.of(seconds))
     generation.run(400)
     ends = time.monotonic() + seconds
     for turn in range(60):

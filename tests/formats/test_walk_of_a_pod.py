@@ -29,7 +29,7 @@ from tests.formats import life
 from tests.permissions.recording import Recording
 
 MOST_MODULES = 42
-MOST_RETURNS, MOST_RETURNS_OF_A_BATCH = 100, 586
+MOST_RETURNS, MOST_RETURNS_OF_A_BATCH = 100, 92
 SHAPES = (
     *("Pod", "PodClass", "SizeClass", "PlacementAttempt", "BinPackingProblem", "ReducedProblem", "Filling"),
     *("OpenClaim", "PlannedClaim", "NodeClaim", "PodReference", "FleetRequest"),

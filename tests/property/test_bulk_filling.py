@@ -17,6 +17,7 @@ from shiplap.scheduling.search.improve import (
     fill_cheaply,
     grow_nodes,
     improve,
+    leading_kinds,
     size_weights,
 )
 from shiplap.scheduling.search.joined_nodes import join_nodes
@@ -57,7 +58,7 @@ def test_few_kinds_of_pods_are_never_filled_dearer_than_where_each_goes_where_it
     [cheap] = fill_cheaply([problem])
     [(_, reduced, _)] = reduce_problems([problem], [1])
     for weights in size_weights(reduced):
-        grown = realise(problem, reduced, grow_nodes(reduced, reduced.leading(), weights, _PLENTY), _PLENTY)
+        grown = realise(problem, reduced, grow_nodes(reduced, leading_kinds(reduced), weights, _PLENTY), _PLENTY)
         assert grown is not None
         joined = join_nodes(problem, grown, reduced.rows, _PLENTY)
         assert cheap.hourly(problem) <= joined.hourly(problem) + 1e-9

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 
 from shiplap.scheduling.search.bin_packing import BinPackingProblem
+from shiplap.scheduling.search.column_generation import ReducedProblem
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import improve
-from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems
+from shiplap.scheduling.search.pod_kinds import reduce_problems
 from tests.property.bin_packing_problems import one_each, problems, without_rules
 from tests.thoroughness import draws
 

@@ -11,9 +11,8 @@ from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
 from shiplap.scheduling.model.resources import Floats
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
-from shiplap.scheduling.search.column_generation import totals_bound
+from shiplap.scheduling.search.column_generation import covering_mixture
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pod_kinds import ReducedProblem
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _RESOURCES = (CPU, MEMORY, PODS)
@@ -66,17 +65,8 @@ def hourly_bound(offers: Offers, requested: Mapping[str, int]) -> float | None:
         return 0.0
     if (offers.net[:, wanted].max(axis=0) <= 0).any():
         return None
-    count = len(offers.price)
-    problem = ReducedProblem(
-        sizes=total[None, wanted],
-        demand=np.ones(1),
-        net=np.maximum(offers.net[:, wanted], 0.0),
-        price=offers.price,
-        suits=np.ones((1, count), np.bool_),
-        rows=np.arange(count),
-        kind_of=np.zeros(1, np.int64),
-    )
-    return totals_bound(problem, Effort.of(5))[0]
+    net = np.maximum(offers.net[:, wanted], 0.0)
+    return covering_mixture(total[wanted], net, offers.price, Effort.of(5))[0]
 
 
 def _rows(template: NodeClaimTemplate) -> list[list[float]]:

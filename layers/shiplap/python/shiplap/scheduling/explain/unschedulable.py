@@ -109,6 +109,7 @@ class Explainer:
         self._reasons: dict[int, tuple[str, ...]] = {}
         self._facts: dict[tuple[int, int], _Facts] = {}
         self._lost = LostDomains(packing.openings.possible, packing.attempts)
+        self._unmerged = packing.openings.unmerged()
         self.asked = 0
         self._domains_to_ask = 0
         self._told = frozenset[str]().union(*(template.table.told for template in compiled.templates))
@@ -234,13 +235,13 @@ class Explainer:
 
     def _uncompared(self, claim: OpenClaim) -> tuple[str, ...]:
         """That pods of a claim may have had room on other claims, with which they were not compared."""
-        words = map(self._packing.openings.unmerged, (pod_class for pod_class, _ in claim.pods))
+        words = (self._unmerged.get(pod_class.index, "") for pod_class, _ in claim.pods)
         return tuple(dict.fromkeys(filter(None, words)))
 
     def _stopped(self, pod_class: PodClass) -> str:
         """Words if the search for a place ended before all claims or combinations of domains were tried."""
         attempt_budget = self._packing.attempt_budget
-        uncompared = self._packing.openings.unmerged(pod_class)
+        uncompared = self._unmerged.get(pod_class.index, "")
         words = f"; {uncompared}" if uncompared else ""
         if pod_class.index not in attempt_budget.spent:
             return words

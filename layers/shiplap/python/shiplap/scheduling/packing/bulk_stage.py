@@ -18,7 +18,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
 from shiplap.scheduling.model.resources import Axis, Bools, Ints, distinct_lines, rows_holding
-from shiplap.scheduling.packing.open_room import OpenRoom, Taken
+from shiplap.scheduling.packing.open_room import OpenRoom
 from shiplap.scheduling.packing.size_classes import (
     DomainQuotas,
     NodeRule,
@@ -206,7 +206,7 @@ def _tier_problem(parts: Sequence[_DomainPart], sizes: Ints, openings: Openings)
     first_of = np.flatnonzero(np.r_[True, (np.diff(class_of) != 0) | (np.diff(size_of) != 0)])
     class_of_item = class_of[first_of]
     clash = constraint_classes.clash(openings)
-    template = parts[0].size_class.template
+    template = parts[0].size_class.templates[0]
     groups, line_of = _distinct_groups(constraint_classes.groups)
     suits = np.zeros((len(groups), len(template.net)), np.bool_)
     price = np.full(len(template.net), np.inf)
@@ -300,7 +300,7 @@ class ClaimBuilder:
             for place, claim in enumerate(self._openings.open.claims)
             if claim.group.template is not template or not tier_problem.domain_matters
         ]
-        ruled = tier_problem.counted | problem.owners.any(axis=0) | clashing_items(problem)
+        ruled = tier_problem.counted | problem.owners.any(axis=0) | clashing_items(problem.clash)
         items = np.flatnonzero(~ruled & (problem.counts > 0)).tolist()
         if not claims or not items:
             return problem
@@ -314,19 +314,16 @@ class ClaimBuilder:
                 tier_problem.attempts[item], pod_class=pod_class, requests=problem.sizes[item]
             )
             taken = room.take(attempt, int(left[item]), float(worth[item]))
-            if taken:
-                left[item] -= sum(some.number for some in taken)
-                self._put(unclaimed, item, attempt, taken)
+            if not taken:
+                continue
+            places = np.array([some.place for some in taken], np.int64)
+            numbers = np.array([some.number for some in taken], np.int64)
+            left[item] -= numbers.sum()
+            turns, _, parts = self._hand_out(unclaimed, np.full(len(taken), item), numbers, places)
+            for turn, (pod_class, pods) in zip(turns.tolist(), parts, strict=True):
+                own = msgspec.structs.replace(attempt, pod_class=pod_class)
+                self._openings.fill(taken[turn].place, taken[turn].target, own, pods)
         return msgspec.structs.replace(problem, counts=left)
-
-    def _put(self, unclaimed: _UnclaimedPods, item: int, attempt: PlacementAttempt, taken: Sequence[Taken]) -> None:
-        """Put the next pods of an item on open claims."""
-        places = np.array([some.place for some in taken], np.int64)
-        numbers = np.array([some.number for some in taken], np.int64)
-        turns, _, parts = self._hand_out(unclaimed, np.full(len(taken), item), numbers, places)
-        for turn, (pod_class, pods) in zip(turns.tolist(), parts, strict=True):
-            own = msgspec.structs.replace(attempt, pod_class=pod_class)
-            self._openings.fill(taken[turn].place, taken[turn].target, own, pods)
 
     def open_claims(
         self,
@@ -594,7 +591,6 @@ class BulkStage:
         self._openings = openings
         self._attempts = attempts
         self._topology_counts = topology_counts
-        self._start_groups: dict[tuple[int, int], ClaimGroup | RefusalKind] = {}
         self._domains: dict[tuple[int, int, str], dict[str, ClaimGroup]] = {}
         self._possible = possible
         self._reached: dict[tuple[tuple[int, ...], str], list[tuple[str, ClaimGroup]]] = {}
@@ -741,7 +737,7 @@ class BulkStage:
         for template in self._in_order(size_class, indexes):
             if not len(indexes):
                 break
-            group = self._start(template, size_class.attempt)
+            group = self._openings.careful_start(template, size_class.attempt)
             if isinstance(group, RefusalKind):
                 self._record_refusal(template, size_class.attempt, group, indexes)
                 continue
@@ -778,7 +774,7 @@ class BulkStage:
     def _open_domains(self, size_class: SizeClass, key: str) -> None:
         """Let a size class choose among the domains of a label."""
         size_class.key = key
-        known = self._domains_of(size_class.template, size_class.attempt, key)
+        known = self._domains_of(size_class.templates[0], size_class.attempt, key)
         indexes = size_class.indexes
         size_class.domains = tuple(value for value, group in known.items() if self._all_fit(group, indexes))
         if size_class.spreads:
@@ -846,13 +842,6 @@ class BulkStage:
         ):
             size_class.number, size_class.weight, size_class.average = number, weight, average
 
-    def _start(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> ClaimGroup | RefusalKind:
-        key = (template.index, attempt.constraint)
-        known = self._start_groups.get(key)
-        if known is None:
-            known = self._start_groups[key] = self._openings.start(template, attempt, careful=True)
-        return known
-
     def _domains_of(self, template: NodeClaimTemplate, attempt: PlacementAttempt, key: str) -> dict[str, ClaimGroup]:
         """The values of a label that nodes of a template can have for these pods, with the groups they start in."""
         identity = (template.index, attempt.constraint, key)
@@ -861,7 +850,9 @@ class BulkStage:
             known = self._domains[identity] = {}
             for value in template.values_of(key):
                 pinned = self._pinned(attempt, key, value)
-                group = self._start(template, pinned) if pinned is not None else RefusalKind.REQUIREMENTS
+                group = (
+                    self._openings.careful_start(template, pinned) if pinned is not None else RefusalKind.REQUIREMENTS
+                )
                 if not isinstance(group, RefusalKind) and not group.minimums:
                     known[value] = group
         return known
@@ -882,9 +873,9 @@ class BulkStage:
         """
         keys: dict[int, set[str]] = {}
         for size_class in size_classes:
-            keys.setdefault(size_class.template.index, set()).update({size_class.key} - {""})
+            keys.setdefault(size_class.templates[0].index, set()).update({size_class.key} - {""})
         for size_class in size_classes:
-            known = keys[size_class.template.index]
+            known = keys[size_class.templates[0].index]
             if not size_class.key and len(known) == 1 and not (self._free_last and size_class.is_free):
                 self.has_free |= size_class.is_free
                 self._open_domains(size_class, next(iter(known)))
@@ -921,7 +912,7 @@ class BulkStage:
         """Per domain, the first group with the same rows at the same prices; nothing where there is only one."""
         if len(size_class.domains) < 2:
             return {}
-        groups = self._domains_of(size_class.template, size_class.attempt, size_class.key)
+        groups = self._domains_of(size_class.templates[0], size_class.attempt, size_class.key)
         offers = {value: self._first_alike(groups[value]) for value in size_class.domains}
         return offers if len(set(offers.values())) > 1 else {}
 
@@ -934,7 +925,7 @@ class BulkStage:
 
     def _tier_problems(self, size_classes: Sequence[SizeClass]) -> list[_TierProblem]:
         """The problems of these size classes, by template and domain."""
-        grouped: dict[tuple[int, str, str], list[_DomainPart]] = {}
+        asked: list[tuple[SizeClass, PlacementAttempt, str, Ints]] = []
         shares = split_by_quotas(
             [list(size_class.quotas.values()) for size_class in size_classes],
             [size_class.counts for size_class in size_classes],
@@ -942,12 +933,14 @@ class BulkStage:
         for size_class, share in zip(size_classes, shares, strict=True):
             for counts, (value, number) in zip(share.T, size_class.quotas.items(), strict=True):
                 attempt = self._pinned(size_class.attempt, size_class.key, value) if number else None
-                if attempt is None:
-                    continue
-                start = self._start(size_class.template, attempt)
-                if isinstance(start, RefusalKind):
-                    continue
-                identity = (size_class.template.index, size_class.key, value)
+                if attempt is not None:
+                    asked.append((size_class, attempt, value, counts))
+        grouped: dict[tuple[int, str, str], list[_DomainPart]] = {}
+        for size_class, attempt, value, counts in asked:
+            template = size_class.templates[0]
+            start = self._openings.careful_start(template, attempt)
+            if not isinstance(start, RefusalKind):
+                identity = (template.index, size_class.key, value)
                 grouped.setdefault(identity, []).append(_DomainPart(size_class, attempt, start, counts))
         return [
             _tier_problem(parts, self._sizes, self._openings)

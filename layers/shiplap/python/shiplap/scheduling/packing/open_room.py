@@ -46,11 +46,11 @@ class OpenRoom:
 
     def take(self, attempt: PlacementAttempt, number: int, worth: float) -> list[Taken]:
         """Put up to `number` pods of a class where each adds least to the price, as long as that is below `worth`."""
-        targets = self._targets(attempt)
+        targets, size = self._targets(attempt), attempt.requests
         self._each = np.full(len(self._places), np.inf)
         self._many, self._adds = np.zeros_like(self._places), np.zeros(len(self._places))
         for members, target in targets.values():
-            self._ask(members, target, attempt, number, grows=worth > 0)
+            self._ask(members, target, size, number, grows=worth > 0)
         target_of = {member: target for members, target in targets.values() for member in members.tolist()}
         taken: list[Taken] = []
         while number:
@@ -60,11 +60,11 @@ class OpenRoom:
             some = min(number, int(self._many[best]))
             taken.append(Taken(int(self._places[best]), some, target_of[best]))
             number -= some
-            self._used[best] += some * attempt.requests
+            self._used[best] += some * size
             if self._adds[best]:
                 self._paid[best] += self._adds[best]
                 self._look_up_row(np.array([best]), target_of[best])
-            self._ask(np.array([best]), target_of[best], attempt, number, grows=worth > 0)
+            self._ask(np.array([best]), target_of[best], size, number, grows=worth > 0)
         return taken
 
     def _look_up_row(self, members: Ints, group: ClaimGroup) -> None:
@@ -86,9 +86,9 @@ class OpenRoom:
             targets[number] = (members, target)
         return targets
 
-    def _ask(self, members: Ints, target: ClaimGroup, attempt: PlacementAttempt, number: int, *, grows: bool) -> None:
+    def _ask(self, members: Ints, target: ClaimGroup, size: Ints, number: int, *, grows: bool) -> None:
         """Note for claims [n] what each of so many pods costs there, how many do, and what these add to the price."""
-        size, used = attempt.requests, self._used[members]
+        used = self._used[members]
         if not grows or target.template.level != self._template.level:
             room = _room(self._net[members] - used, size)
             paid = (room > 0) & target.has_row(self._row[members])

@@ -46,9 +46,10 @@ class SizeClass(msgspec.Struct, eq=False):
     """Pod classes that differ only in size; then the part of them that goes to one template, and to one domain of it.
 
     `indexes` [classes] are their places in the waiting list, in placing order. `attempt` is the first attempt of the
-    first of them, pinned once their domain is known. `templates` may take them; just one, once their tier is
-    known, and from then on `counts` [classes] are their pods, `number` is how many there were at first, and `average`
-    [resources] is the mean request of one pod, `weight` the same as a share of all requests.
+    first of them, pinned once their domain is known; `selected` are the terms that count them. `templates` may take
+    them; just one, once their tier is known, and from then on `counts` [classes] are their pods, `number` is how many
+    there were at first, and `average` [resources] is the mean request of one pod, `weight` the same as a share of all
+    requests.
 
     `key` is the one label other than the hostname whose domain has to be decided, empty when there is none; `spreads`,
     `affinity` and `anti` are their constraints over it. Where `needs_domain` is false, they may go to any domain.
@@ -61,6 +62,7 @@ class SizeClass(msgspec.Struct, eq=False):
     """
 
     attempt: PlacementAttempt
+    selected: frozenset[int]
     indexes: Ints
     templates: Sequence[NodeClaimTemplate]
     key: str
@@ -78,16 +80,6 @@ class SizeClass(msgspec.Struct, eq=False):
     prices: dict[str, float] = msgspec.field(default_factory=dict)
     reachable: frozenset[str] = frozenset()
     quotas: dict[str, int] = msgspec.field(default_factory=dict)
-
-    @property
-    def selected(self) -> frozenset[int]:
-        """The terms that count these pods."""
-        return self.attempt.pod_class.selected
-
-    @property
-    def template(self) -> NodeClaimTemplate:
-        """The first template that may take them: the one that does, once their tier is known."""
-        return self.templates[0]
 
     @property
     def is_free(self) -> bool:
@@ -115,7 +107,9 @@ def size_classes_of(
     Pods that require others of their own kind are understood if all of them are in one size class. Otherwise the domain
     in which they start depends on several size classes.
     """
-    made = (_size_class(indexes, waiting, attempts, terms, templates) for indexes in _alike_but_for_size(waiting))
+    alike = _alike_but_for_size(waiting)
+    first = [attempts.of(waiting[indexes[0]][0])[0] for indexes in alike]
+    made = (_size_class(indexes, attempt, terms, templates) for indexes, attempt in zip(alike, first, strict=True))
     understood = [size_class for size_class in made if size_class is not None]
     series = {
         term: len(size_class.indexes) for size_class in understood for term in size_class.attempt.pod_class.opening
@@ -123,7 +117,7 @@ def size_classes_of(
     series |= {term: 0 for pod_class, _ in waiting for term in pod_class.opening if term not in series}
     starting = frozenset(series)
     counted = Counter(term for pod_class, _ in waiting for term in pod_class.selected & starting)
-    mixed = {term for term, alike in series.items() if counted[term] != alike}
+    mixed = {term for term, number in series.items() if counted[term] != number}
     return _with_all_counted(
         [size_class for size_class in understood if size_class.selected.isdisjoint(mixed)], waiting
     )
@@ -186,13 +180,12 @@ def _identity(pod_class: PodClass) -> object:
 
 def _size_class(
     indexes: list[int],
-    waiting: Waiting,
-    attempts: PlacementAttempts,
+    attempt: PlacementAttempt,
     terms: Terms,
     templates: Sequence[NodeClaimTemplate],
 ) -> SizeClass | None:
     """None: pods with preferences, that follow others onto one node, or that bind several labels at once."""
-    pod_class = waiting[indexes[0]][0]
+    pod_class = attempt.pod_class
     if pod_class.preferences != NO_PREFERENCES:
         return None
     demands = pod_class.constraints
@@ -206,7 +199,8 @@ def _size_class(
         NodeRule(term, int(term in pod_class.selected)) for term in demands.anti if terms.all[term].key == HOSTNAME
     }
     return SizeClass(
-        attempt=attempts.of(pod_class)[0],
+        attempt=attempt,
+        selected=pod_class.selected,
         indexes=np.array(indexes, np.int64),
         templates=templates,
         key=next(iter(keys), ""),

@@ -186,18 +186,17 @@ class _Rules:
             self.holds[item, nodes] = True
 
 
-def suit_lines(problem: BinPackingProblem) -> tuple[Bools, Ints]:
+def suit_lines(suits: Bools) -> tuple[Bools, Ints]:
     """The different lines of `suits` [n, rows], and which of them that of each item is: mostly all are alike."""
-    suits = problem.suits
     if len(suits) and (suits == suits[0]).all():
         return suits[:1], np.zeros(len(suits), np.int64)
     first, of = distinct_lines(np.packbits(suits, axis=1))
     return suits[first], of
 
 
-def clashing_items(problem: BinPackingProblem) -> Bools:
-    """Return a mask of the items [items] that clash with any item. Mostly none does, which one look at all shows."""
-    return problem.clash.any(axis=0) if problem.clash.any() else np.zeros(len(problem.clash), np.bool_)
+def clashing_items(clash: Bools) -> Bools:
+    """Return a mask of the items [items] that `clash` with any item. Mostly none does, which one look at all shows."""
+    return clash.any(axis=0) if clash.any() else np.zeros(len(clash), np.bool_)
 
 
 def marked_columns(marks: Bools) -> list[list[int]]:

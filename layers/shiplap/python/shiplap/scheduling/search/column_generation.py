@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.model.resources import ROUNDING, Bools, Floats, Ints
+from shiplap.scheduling.model.resources import ROUNDING, Bools, Floats, Ints, rows_holding
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pod_kinds import ReducedProblem, pattern_loads, restricted_to_kinds
 
 _GAIN = 1e-4
 """A pattern is added when it is worth this part more than it costs."""
@@ -46,6 +45,70 @@ _REFRESH = 400
 
 _CANDIDATES = 24
 """Columns looked at closely before all are looked at again."""
+
+
+class ReducedProblem(msgspec.Struct, frozen=True, eq=False):
+    """`sizes` [kinds, resources] and `net` [rows, resources] are whole numbers; rules come last as resources.
+
+    `demand` [kinds] pods; `rows` [rows] are places in the problem, cheapest first, `price` [rows] in USD per hour;
+    `suits` [kinds, rows]. `kind_of` [items]. The last `soft` resources are not exact: they limit patterns to
+    those that probably keep the rules that patterns do not contain. The `rules` resources before them are rules,
+    the one that needs most nodes first.
+    """
+
+    sizes: Floats
+    demand: Floats
+    net: Floats
+    price: Floats
+    suits: Bools
+    rows: Ints
+    kind_of: Ints
+    soft: int = 0
+    rules: int = 0
+
+    def hard(self) -> ReducedProblem:
+        """The problem without its soft resources."""
+        width = self.sizes.shape[1] - self.soft
+        return msgspec.structs.replace(self, sizes=self.sizes[:, :width], net=self.net[:, :width], soft=0)
+
+    def cheapest(self, patterns: Floats) -> Ints:
+        """The first, so cheapest, row that holds each pattern [n, kinds]; -1 for none."""
+        found = np.full(len(patterns), -1, np.int64)
+        use = pattern_loads(patterns, self.sizes)
+        restricted = not self.suits.all()
+        step = max(1, (1 << 21) // max(self.net.size, 1))
+        for start in range(0, len(patterns), step):
+            part = slice(start, start + step)
+            holds = rows_holding(self.net, use[part])
+            if restricted:
+                for kind in np.flatnonzero(~self.suits.all(axis=1)).tolist():
+                    holds &= self.suits[kind][None, :] | (patterns[part, kind] == 0)[:, None]
+            found[part] = np.where(holds.any(axis=1), holds.argmax(axis=1), -1)
+        return found
+
+    def launched(self, patterns: Floats) -> Ints:
+        """As `cheapest`; for patterns beyond the soft resources the row that holds them without these."""
+        rows = self.cheapest(patterns)
+        beyond = np.flatnonzero(rows < 0)
+        if self.soft and len(beyond):
+            rows[beyond] = self.hard().cheapest(patterns[beyond])
+        return rows
+
+    def cost(self, patterns: Floats) -> float:
+        """USD per hour of nodes with these patterns."""
+        return float(self.price[self.launched(patterns)].sum())
+
+
+def pattern_loads(patterns: Floats, sizes: Floats) -> Floats:
+    """Return the exact amount of each resource that patterns [n, kinds] take: [n, resources]."""
+    return np.stack([(patterns * sizes[None, :, r]).sum(axis=1) for r in range(sizes.shape[1])], axis=1)
+
+
+def restricted_to_kinds(reduced: ReducedProblem, kinds: Ints, demand: Floats) -> ReducedProblem:
+    """The problem of some kinds only, with a demand of their own [kinds]."""
+    return msgspec.structs.replace(
+        reduced, sizes=reduced.sizes[kinds], demand=demand, suits=reduced.suits[kinds], kind_of=np.zeros(0, np.int64)
+    )
 
 
 class CoveringProgram:
@@ -405,23 +468,23 @@ class PatternPool:
         return np.sort(np.argsort(loss, kind="stable")[:most])
 
 
-def totals_bound(reduced: ReducedProblem, effort: Effort) -> tuple[float, Floats, Floats]:
-    """The cheapest fractional mixture of rows that covers the sum of all pods.
+def covering_mixture(total: Floats, net: Floats, price: Floats, effort: Effort) -> tuple[float, Floats, Floats]:
+    """The cheapest fractional mixture of rows that covers the sum of all pods, `total` [resources].
 
+    `net` [rows, resources] and `price` [rows] are those of a reduced problem.
     Returns what it costs (no filling costs less), the value of one unit of each resource, and how much of each row.
     """
-    total = (reduced.sizes * reduced.demand[:, None]).sum(axis=0)
     unit = np.where(total > 0, total, 1.0)
     size = len(total)
-    best = reduced.net.argmax(axis=0)
-    start = np.diag(reduced.net.max(axis=0) / unit)
-    program = CoveringProgram(np.ones(size), start, reduced.price[best].copy())
-    program.add((reduced.net / unit[None, :]).T, reduced.price)
+    best = net.argmax(axis=0)
+    start = np.diag(net.max(axis=0) / unit)
+    program = CoveringProgram(np.ones(size), start, price[best].copy())
+    program.add((net / unit[None, :]).T, price)
     program.solve(effort)
     duals = np.maximum(program.duals, 0.0)
     # Rounded values are scaled until no row is worth more than it costs, so that the bound is one.
-    worth = ((reduced.net / unit[None, :]) * duals[None, :]).sum(axis=1)
-    scale = float(np.max(worth / reduced.price))
+    worth = ((net / unit[None, :]) * duals[None, :]).sum(axis=1)
+    scale = float(np.max(worth / price))
     duals = duals / max(scale, 1e-300)
     solution = program.solution()
     used = solution[size:]
@@ -552,11 +615,6 @@ def _best_strategies(strategies: FillStrategies, strategy: Ints, worth: Floats) 
     order = order[np.arange(len(order)) == first]
     chosen = np.sort(order[np.argsort(-best[order], kind="stable")][:_STRATEGIES])
     return FillStrategies(strategies.row[chosen], strategies.weight[chosen])
-
-
-def size_values(reduced: ReducedProblem, unit_values: Floats) -> Floats:
-    """The value of a pod of each kind, by its requests."""
-    return (reduced.sizes * unit_values[None, :]).sum(axis=1)
 
 
 class Care(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ batches are repeated. Both are pure functions of their arguments: the caches sav
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import TypeVar
 
@@ -36,19 +36,18 @@ from shiplap.scheduling.search.column_generation import (
     FillStrategies,
     Generation,
     PatternPool,
+    ReducedProblem,
+    covering_mixture,
     dive,
-    size_values,
-    totals_bound,
+    restricted_to_kinds,
     values_of,
 )
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.joined_nodes import join_nodes
 from shiplap.scheduling.search.pod_kinds import (
-    ReducedProblem,
     cliques,
     realise,
     reduce_problems,
-    restricted_to_kinds,
 )
 from shiplap.scheduling.search.type_mix import deal, mix
 
@@ -95,7 +94,7 @@ def _fitting(problem: BinPackingProblem, sizes: Ints) -> Bools:
     """Return a mask of the items [items] that fit a row that suits them if pods have these sizes [items, resources]."""
     buys = np.isfinite(problem.price)
     fits = np.zeros(len(sizes), np.bool_)
-    lines, line_of = suit_lines(problem)
+    lines, line_of = suit_lines(problem.suits)
     for number, suits in enumerate(lines):
         items = np.flatnonzero(line_of == number)
         fits[items] = rows_holding(pareto_front(problem.net[suits & buys]), sizes[items]).any(axis=1)
@@ -127,47 +126,57 @@ def _least_nodes(problem: BinPackingProblem) -> int:
 
 def _filling(problem: BinPackingProblem, reduced: ReducedProblem) -> Filling | None:
     """The cheapest filling found at once; None where a pod finds no place."""
-    return min(_fillings(problem, reduced), key=lambda found: _filling_rank(problem, found), default=None)
-
-
-def _fillings(problem: BinPackingProblem, reduced: ReducedProblem) -> Iterator[Filling]:
-    """Fillings that are found at once, with joined nodes: joining saves more in one than in another."""
     pods, kinds = int(problem.counts.sum()), int(np.count_nonzero(reduced.demand))
     several = pods <= _SMALL_BATCH or (pods <= MOST_GROWN and kinds <= FEW_GROWN)
-    _, _, used = totals_bound(reduced.hard(), _unlimited())
+    # Joining saves more in one filling than in another.
+    seated = [realise(problem, *way, _unlimited()) for way in _ways(problem, reduced, several=several)]
+    joined = [join_nodes(problem, found, reduced.rows, _unlimited()) for found in seated if found is not None]
+    fillings = list(map(_in_placing_order, joined))
+    if pods <= _SMALL_BATCH:
+        fillings.append(first_fit(problem))
+    return min(fillings, key=lambda found: _filling_rank(problem, found), default=None)
+
+
+def _ways(problem: BinPackingProblem, reduced: ReducedProblem, *, several: bool) -> list[tuple[ReducedProblem, Floats]]:
+    """Patterns [nodes, kinds] that are found at once, each with the reduced problem whose kinds they have."""
+    _, _, used = totals_bound(reduced, _unlimited())
     # Fewer pods than that are on one node or two, whatever is bought.
     fine = float(reduced.demand.sum()) >= _FINE * max(float(used.sum()), 1.0)
-    ways = _dealt(reduced) if fine else []
-    for patterns in ways:
-        yield from _realised(problem, reduced, patterns)
+    ways = [(reduced, patterns) for patterns in (_dealt(reduced) if fine else [])]
     if ways and not several:
-        return
-    if not ways and kinds > _MANY_KINDS:
+        return ways
+    if not ways and np.count_nonzero(reduced.demand) > _MANY_KINDS:
         [(_, reduced, _)] = reduce_problems([_rounded_up(problem)], [_least_nodes(problem)])
-    tried: set[bytes] = set()
+    tried: dict[bytes, Floats] = {}
     for weights in size_weights(reduced)[: None if several else 1]:
-        patterns = grow_nodes(reduced, reduced.leading(), weights, _unlimited())
-        if (encoded := patterns.tobytes()) not in tried:
-            tried.add(encoded)
-            yield from _realised(problem, reduced, patterns)
-    if pods <= _SMALL_BATCH:
-        yield first_fit(problem)
+        patterns = grow_nodes(reduced, leading_kinds(reduced), weights, _unlimited())
+        tried.setdefault(patterns.tobytes(), patterns)
+    return [*ways, *((reduced, patterns) for patterns in tried.values())]
 
 
-def _realised(problem: BinPackingProblem, reduced: ReducedProblem, patterns: Floats) -> Iterator[Filling]:
-    """The filling of these patterns [nodes, kinds] after nodes were joined, unless a pod finds no place in it."""
-    found = realise(problem, reduced, patterns, _unlimited())
-    if found is not None:
-        yield _in_placing_order(join_nodes(problem, found, reduced.rows, _unlimited()))
+def totals_bound(reduced: ReducedProblem, effort: Effort) -> tuple[float, Floats, Floats]:
+    """What no filling undercuts, the value of a pod of each kind by its size then, and how much of each row is used.
+
+    Soft resources do not count, as they are not exact.
+    """
+    exact = reduced.sizes.shape[1] - reduced.soft
+    sizes, net = reduced.sizes[:, :exact], reduced.net[:, :exact]
+    total = (sizes * reduced.demand[:, None]).sum(axis=0)
+    bound, units, used = covering_mixture(total, net, reduced.price, effort)
+    return bound, (sizes * units[None, :]).sum(axis=1), used
 
 
-def _rank(reduced: ReducedProblem, patterns: Floats) -> tuple[float, int]:
-    """The lower, the better: the price, then the number of nodes."""
-    return round(reduced.cost(patterns), 9), len(patterns)
+def leading_kinds(reduced: ReducedProblem) -> Bools:
+    """Kinds [kinds] under the rule that needs most nodes; none without such rules."""
+    if not reduced.rules:
+        return np.zeros(len(reduced.sizes), np.bool_)
+    found: Bools = reduced.sizes[:, -reduced.soft - reduced.rules] > 0
+    return found
 
 
 def _filling_rank(problem: BinPackingProblem, filling: Filling) -> tuple[float, int]:
-    return round(filling.hourly(problem), 9), len(filling.rows)
+    """The lower, the better: the price, then the number of nodes."""
+    return round(float(problem.price[filling.rows].sum()), 9), len(filling.rows)
 
 
 def _unlimited() -> Effort:
@@ -188,7 +197,7 @@ def _dealt(reduced: ReducedProblem) -> list[Floats]:
             return [counts[counts.any(axis=1)]]
         if slack == _FIRST_SLACKS[-1]:
             rest = restricted_to_kinds(reduced, some, left[some])
-            nodes = grow_nodes(rest, rest.leading(), size_weights(rest)[0], _unlimited())
+            nodes = grow_nodes(rest, leading_kinds(rest), size_weights(rest)[0], _unlimited())
             more = np.zeros((len(nodes), len(left)))
             more[:, some] = nodes
             counts = np.concatenate([counts, more])
@@ -240,9 +249,8 @@ def pod_values(problem: BinPackingProblem) -> Floats:
     if not possible.counts.any():
         return np.zeros(len(problem.counts))
     [(_, reduced, _)] = reduce_problems([possible], [_least_nodes(possible)])
-    hard = reduced.hard()
-    _, values, _ = totals_bound(hard, _unlimited())
-    return np.where(possible.counts > 0, (hard.sizes * values).sum(axis=1)[reduced.kind_of], 0.0).round(9)
+    _, values, _ = totals_bound(reduced, _unlimited())
+    return np.where(possible.counts > 0, values[reduced.kind_of], 0.0).round(9)
 
 
 def grow_nodes(reduced: ReducedProblem, leading: Bools, weights: Floats, effort: Effort) -> Floats:
@@ -527,15 +535,14 @@ class _ProblemSearch(msgspec.Struct, frozen=True, eq=False):
     def of(
         cls, place: int, problem: BinPackingProblem, filling: Filling, reduced: ReducedProblem, effort: Effort
     ) -> _ProblemSearch:
-        hard = reduced.hard()
-        bound, units, used = totals_bound(hard, effort)
+        bound, values, used = totals_bound(reduced, effort)
         fine = float(reduced.demand.sum()) >= _FINE * float(used.sum())
-        return cls(place, problem, filling, reduced, bound, size_values(hard, units), fine)
+        return cls(place, problem, filling, reduced, bound, values, fine)
 
     @property
     def cost(self) -> float:
         """USD per hour of the present filling."""
-        return self.filling.hourly(self.problem)
+        return float(self.problem.price[self.filling.rows].sum())
 
     @property
     def gap(self) -> float:
@@ -567,7 +574,7 @@ class _ProblemSearch(msgspec.Struct, frozen=True, eq=False):
     def improved_filling(self, patterns: Floats, effort: Effort) -> Filling:
         """The filling of these patterns if it ranks before the present one, else the present one."""
         present = _filling_rank(self.problem, self.filling)
-        if _rank(self.reduced, patterns) >= present:
+        if (round(self.reduced.cost(patterns), 9), len(patterns)) >= present:
             return self.filling
         found = realise(self.problem, self.reduced, patterns, effort)
         if found is None:
@@ -577,7 +584,8 @@ class _ProblemSearch(msgspec.Struct, frozen=True, eq=False):
 
     def best_of(self, patterns: Sequence[Floats]) -> Floats:
         """The patterns that cost least; of equal ones those of the fewest nodes."""
-        return min(patterns, key=lambda some: _rank(self.reduced, some))
+        costs = [round(self.reduced.cost(some), 9) for some in patterns]
+        return patterns[min(range(len(patterns)), key=lambda place: (costs[place], len(patterns[place])))]
 
 
 class _Family(msgspec.Struct, frozen=True, eq=False):
@@ -696,8 +704,10 @@ def _strategies_on(search: _ProblemSearch, generation: Generation) -> FillStrate
 def grown_patterns(reduced: ReducedProblem, effort: Effort) -> list[Floats]:
     """Patterns [nodes, kinds] of nodes that grow by the least price step: one way at least, more if there is effort."""
     weights = size_weights(reduced)
-    patterns = [grow_nodes(reduced, reduced.leading(), weights[0], effort)]
-    return patterns + [grow_nodes(reduced, reduced.leading(), each, effort) for each in weights[1:] if not effort.spent]
+    patterns = [grow_nodes(reduced, leading_kinds(reduced), weights[0], effort)]
+    return patterns + [
+        grow_nodes(reduced, leading_kinds(reduced), each, effort) for each in weights[1:] if not effort.spent
+    ]
 
 
 def mixture_patterns(reduced: ReducedProblem, worth: Floats, effort: Effort) -> list[Floats]:

@@ -55,7 +55,7 @@ class _Joiner:
             self._clash = rules.clash
             self._barred = self._barred_by(self._present)
         self._suits: Bools | None = None
-        if not suit_lines(problem)[0][:, self._rows].all():
+        if not suit_lines(problem.suits)[0][:, self._rows].all():
             self._suits = np.ones((nodes, len(self._rows)), np.bool_)
             np.logical_and.at(self._suits, node, problem.suits[item][:, self._rows])
 

@@ -25,6 +25,7 @@ from shiplap.scheduling.search.bin_packing import (
     marked_columns,
     suit_lines,
 )
+from shiplap.scheduling.search.column_generation import ReducedProblem
 from shiplap.scheduling.search.effort import Effort
 
 _PLENTY = float(1 << 52)
@@ -37,70 +38,6 @@ Of several the strongest count: each is one more resource of every pattern."""
 
 _AVERAGE_TIMES = 2.0
 """Where weak rules hold, nodes take up to so many times the average number of pods."""
-
-
-class ReducedProblem(msgspec.Struct, frozen=True, eq=False):
-    """`sizes` [kinds, resources] and `net` [rows, resources] are whole numbers; rules come last as resources.
-
-    `demand` [kinds] pods; `rows` [rows] are places in the problem, cheapest first, `price` [rows] in USD per hour;
-    `suits` [kinds, rows]. `kind_of` [items]. The last `soft` resources are not exact: they limit patterns to
-    those that probably keep the rules that patterns do not contain. The `rules` resources before them are rules,
-    the one that needs most nodes first.
-    """
-
-    sizes: Floats
-    demand: Floats
-    net: Floats
-    price: Floats
-    suits: Bools
-    rows: Ints
-    kind_of: Ints
-    soft: int = 0
-    rules: int = 0
-
-    def leading(self) -> Bools:
-        """Kinds [kinds] under the rule that needs most nodes; none without such rules."""
-        if not self.rules:
-            return np.zeros(len(self.sizes), np.bool_)
-        found: Bools = self.sizes[:, -self.soft - self.rules] > 0
-        return found
-
-    def hard(self) -> ReducedProblem:
-        """The problem without its soft resources."""
-        width = self.sizes.shape[1] - self.soft
-        return msgspec.structs.replace(self, sizes=self.sizes[:, :width], net=self.net[:, :width], soft=0)
-
-    def cheapest(self, patterns: Floats) -> Ints:
-        """The first, so cheapest, row that holds each pattern [n, kinds]; -1 for none."""
-        found = np.full(len(patterns), -1, np.int64)
-        use = pattern_loads(patterns, self.sizes)
-        restricted = not self.suits.all()
-        step = max(1, (1 << 21) // max(self.net.size, 1))
-        for start in range(0, len(patterns), step):
-            part = slice(start, start + step)
-            holds = rows_holding(self.net, use[part])
-            if restricted:
-                for kind in np.flatnonzero(~self.suits.all(axis=1)).tolist():
-                    holds &= self.suits[kind][None, :] | (patterns[part, kind] == 0)[:, None]
-            found[part] = np.where(holds.any(axis=1), holds.argmax(axis=1), -1)
-        return found
-
-    def launched(self, patterns: Floats) -> Ints:
-        """As `cheapest`; for patterns beyond the soft resources the row that holds them without these."""
-        rows = self.cheapest(patterns)
-        beyond = np.flatnonzero(rows < 0)
-        if self.soft and len(beyond):
-            rows[beyond] = self.hard().cheapest(patterns[beyond])
-        return rows
-
-    def cost(self, patterns: Floats) -> float:
-        """USD per hour of nodes with these patterns."""
-        return float(self.price[self.launched(patterns)].sum())
-
-
-def pattern_loads(patterns: Floats, sizes: Floats) -> Floats:
-    """Return the exact amount of each resource that patterns [n, kinds] take: [n, resources]."""
-    return np.stack([(patterns * sizes[None, :, r]).sum(axis=1) for r in range(sizes.shape[1])], axis=1)
 
 
 class _ProblemWithRules(msgspec.Struct, frozen=True, eq=False):
@@ -122,7 +59,7 @@ def _with_rules(problem: BinPackingProblem, nodes: int) -> _ProblemWithRules:
     rules = strong_rules(problem, nodes)
     columns = [mask for mask, _ in rules]
     caps = [cap for _, cap in rules]
-    clashing = clashing_items(problem)
+    clashing = clashing_items(problem.clash)
     bound = problem.capped.any(axis=0) | clashing
     for mask in columns:
         bound = bound & (mask == 0)
@@ -197,30 +134,12 @@ def _reduce_family(ruled: Sequence[_ProblemWithRules]) -> tuple[ReducedProblem, 
     return joint, [reduced(problem.price, kinds, some) for problem, kinds, some in parts]
 
 
-def restricted_to_kinds(reduced: ReducedProblem, kinds: Ints, demand: Floats) -> ReducedProblem:
-    """The problem of some kinds only, with a demand of their own [kinds]."""
-    return msgspec.structs.replace(
-        reduced, sizes=reduced.sizes[kinds], demand=demand, suits=reduced.suits[kinds], kind_of=np.zeros(0, np.int64)
-    )
-
-
-def aggregate_problem(reduced: ReducedProblem, total: Floats, useful: Bools) -> ReducedProblem:
-    """One kind of pod that stands for `total` [resources], to ask what mixture of the `useful` [rows] covers that."""
-    return msgspec.structs.replace(
-        reduced,
-        sizes=total[None, :],
-        demand=np.ones(1),
-        net=reduced.net[useful],
-        price=reduced.price[useful],
-        rows=reduced.rows[useful],
-        suits=np.ones((1, int(useful.sum())), np.bool_),
-    )
-
-
 def _suit_classes(problems: Sequence[BinPackingProblem], items: Ints) -> tuple[Bools, Ints]:
     """Return the distinct masks of rows that items of all problems suit [classes, rows], and that of each [items]."""
     # Rows that cannot be bought are left out later; until then they must not tell items of two problems apart.
-    found = [(lines | ~np.isfinite(each.price)[None, :], of) for each in problems for lines, of in [suit_lines(each)]]
+    found = [
+        (lines | ~np.isfinite(each.price)[None, :], of) for each in problems for lines, of in [suit_lines(each.suits)]
+    ]
     starts = np.cumsum([0, *(len(lines) for lines, _ in found[:-1])])
     of = np.concatenate([start + of for start, (_, of) in zip(starts, found, strict=True)])[items]
     used, of = np.unique(of, return_inverse=True)
@@ -311,7 +230,7 @@ class Rules:
     def __init__(self, problem: BinPackingProblem) -> None:
         items = len(problem.counts)
         # Most items clash with none: only those that clash have to be compared.
-        clashing = np.flatnonzero(clashing_items(problem))
+        clashing = np.flatnonzero(clashing_items(problem.clash))
         key = np.concatenate([problem.owners.T, problem.capped.T, problem.clash[:, clashing]], axis=1)
         key = np.concatenate([key, np.zeros((items, 1), np.bool_)], axis=1)
         first, self.class_of = distinct_lines(np.packbits(key, axis=1))
@@ -641,7 +560,7 @@ def cheapest_rows(
         among = np.flatnonzero(np.isfinite(problem.price))
     order = among[np.argsort(problem.price[among], kind="stable")]
     net = problem.net[order]
-    unlike = not suit_lines(problem)[0][:, order].all()
+    unlike = not suit_lines(problem.suits)[0][:, order].all()
     rows = np.full(nodes, -1, np.int64)
     step = max(1, (1 << 21) // max(net.size, 1))
     for start in range(0, nodes, step):

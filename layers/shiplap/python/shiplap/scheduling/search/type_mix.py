@@ -13,9 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints, rows_holding
-from shiplap.scheduling.search.column_generation import CoveringProgram, totals_bound
+from shiplap.scheduling.search.column_generation import CoveringProgram, ReducedProblem, covering_mixture
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pod_kinds import ReducedProblem, aggregate_problem
 
 _BEAM = 16
 """States of the beam search: how many of the most promising are kept."""
@@ -33,7 +32,7 @@ def mix(reduced: ReducedProblem, slack: float, effort: Effort) -> Ints:
     useful = _useful(reduced)
     if not useful.any():
         return np.zeros(0, np.int64)
-    _, values, used = totals_bound(aggregate_problem(reduced, total, useful), effort)
+    _, values, used = covering_mixture(total, reduced.net[useful], reduced.price[useful], effort)
     copies = _rounded_down(used)
     nodes = np.repeat(np.flatnonzero(useful), copies)
     rest = np.maximum(total - reduced.net[nodes].sum(axis=0), 0.0)

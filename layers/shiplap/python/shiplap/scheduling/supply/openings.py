@@ -17,7 +17,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.model.bounds import BOUNDS
-from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
+from shiplap.scheduling.model.pod_classes import ports_collide
 from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints
 from shiplap.scheduling.supply.daemons import NO_COMPANY
 from shiplap.scheduling.supply.instance_arrays import TypeTable
@@ -151,6 +151,7 @@ class Openings:
         self._unheld: dict[int, Bools] = {}
         self._slim: dict[tuple[str, bytes], _LeastCharges] = {}
         self._least: dict[tuple[int, bytes, bytes], tuple[Ints, Bools]] = {}
+        self._careful_starts: dict[tuple[int, int], ClaimGroup | RefusalKind] = {}
         self._merged: dict[tuple[int, int], ClaimGroup | None] = {}
         self.merges: dict[int, int] = {}
         """How many groups each class, by its index, was compared with, and was to be beyond its share."""
@@ -317,6 +318,14 @@ class Openings:
             return group if isinstance(unlimited, RefusalKind) else RefusalKind.LIMITS
         return group
 
+    def careful_start(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> ClaimGroup | RefusalKind:
+        """As `start`, without estimates, and remembered: as limits and claims were when it was asked first."""
+        key = (template.index, attempt.constraint)
+        known = self._careful_starts.get(key)
+        if known is None:
+            known = self._careful_starts[key] = self.start(template, attempt, careful=True)
+        return known
+
     def start(
         self, template: NodeClaimTemplate, attempt: PlacementAttempt, *, careful: bool = False
     ) -> ClaimGroup | RefusalKind:
@@ -359,12 +368,14 @@ class Openings:
         """Let each of so many classes be compared with as many groups of claims."""
         self._most_merges = max(_LEAST_MERGES, BOUNDS.group_comparisons // max(classes, 1))
 
-    def unmerged(self, pod_class: PodClass) -> str:
-        """Words if a class was denied comparisons with groups of claims."""
-        denied = self.merges.get(pod_class.index, 0) - self._most_merges
-        if denied <= 0:
-            return ""
-        return f"pods were compared with {self._most_merges} kinds of planned nodes, and {denied} times with no more"
+    def unmerged(self) -> dict[int, str]:
+        """Words for the classes, by their index, that were denied comparisons with groups of claims."""
+        most = self._most_merges
+        return {
+            index: f"pods were compared with {most} kinds of planned nodes, and {number - most} times with no more"
+            for index, number in self.merges.items()
+            if number > most
+        }
 
     def merge(self, group: ClaimGroup, attempt: PlacementAttempt) -> ClaimGroup | None:
         """The group a claim comes into when it takes a pod of this class, or None when it cannot take one.
