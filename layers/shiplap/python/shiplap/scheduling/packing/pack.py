@@ -238,7 +238,7 @@ class Packer:
             (pod_class, [pod for pod in pod_class.members if id(pod) not in kept] if kept else list(pod_class.members))
             for pod_class in classes
         ]
-        if self._way.bulk_s is not None:
+        if self._way.bulk_s is not None and not _is_lone(waiting):
             waiting = self._in_bulk(waiting, Effort.of(self._way.bulk_s))
         waiting = self._place_until_stuck(waiting)
         over_limits = self._over_limits()
@@ -642,6 +642,11 @@ class Packer:
                         self._counts.record(pod_class, place, len(staying), claim=False)
                     kept.update(map(id, staying))
         return kept
+
+
+def _is_lone(waiting: Waiting) -> bool:
+    """True for one pod that no topology constraint concerns: the first template that holds it decides all."""
+    return len(waiting) == 1 and len(waiting[0][1]) == 1 and not waiting[0][0].topological
 
 
 def _promised_pods(classes: Iterable[PodClass], tokens: frozenset[str]) -> dict[str, tuple[PodClass, Pod]]:
