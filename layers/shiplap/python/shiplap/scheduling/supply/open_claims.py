@@ -47,6 +47,7 @@ class RowSet(msgspec.Struct, eq=False):
     _front: Ints | None = None
     _reach: Ints | None = None
     _among: Bools | None = None
+    _plain: Bools | None = None
     _bargains: tuple[Ints, Floats] | None = None
 
     @property
@@ -75,11 +76,19 @@ class RowSet(msgspec.Struct, eq=False):
         return self._reach
 
     @property
+    def plain(self) -> Bools:
+        """True for each row [rows] whose type is not exotic."""
+        if self._plain is None:
+            table = self.template.table
+            self._plain = ~table.exotic[table.row_type[self.rows]]
+        return self._plain
+
+    @property
     def bargains(self) -> tuple[Ints, Floats]:
         """Net resources and price of the rows that no other exceeds for less; none of estimates, nor exotic types."""
         if self._bargains is None:
             table = self.template.table
-            some = ~table.row_estimate[self.rows] & ~table.exotic[table.row_type[self.rows]]
+            some = ~table.row_estimate[self.rows] & self.plain
             nanos = np.round(self.price[some] * 1e9).astype(np.int64)
             front = pareto_front(np.concatenate([self.net[some], -nanos[:, None]], axis=1))
             self._bargains = front[:, :-1], -front[:, -1] / 1e9
@@ -233,10 +242,9 @@ class ClaimGroup(msgspec.Struct, eq=False):
         asked = np.flatnonzero(requests)
         each = np.minimum((self.net[:, asked] // requests[asked]).min(axis=1, initial=number), number)
         each = np.where(self.holding(requests), each, 0)
-        exotic = self.template.table.exotic[self.template.table.row_type[self.rows]]
         some = each > 0
-        if (some & ~exotic).any():
-            some &= ~exotic
+        if (some & self.row_set.plain).any():
+            some &= self.row_set.plain
         prices = self.price[some] * -(-number // each[some])
         return round(float(prices.min(initial=np.inf)), 9)
 
@@ -253,11 +261,11 @@ class ClaimGroup(msgspec.Struct, eq=False):
         """USD per hour of claims with these loads [claims, resources]; exotic types only if none else holds."""
         if self.minimums:
             return self.price[self.cheapest(used)]
-        exotic = self.template.table.exotic[self.template.table.row_type[self.rows]]
+        plain = self.row_set.plain
         first, load_of = distinct_lines(used)
         loads = used[first]
         prices = np.full(len(loads), np.inf)
-        for some in (~exotic, exotic):
+        for some in (plain, ~plain):
             holds = rows_holding(self.net[some], loads)
             cheapest = np.where(holds, self.price[some][None, :], np.inf).min(axis=1, initial=np.inf)
             prices = np.where(np.isfinite(prices), prices, cheapest)
@@ -268,8 +276,15 @@ class ClaimGroup(msgspec.Struct, eq=False):
         key = load.tobytes()
         known = self.known_prices.get(key)
         if known is None:
-            known = self.known_prices[key] = float(self.launch_prices(load[None, :])[0])
+            known = self.known_prices[key] = self._launch_price(load)
         return known
+
+    def _launch_price(self, load: Ints) -> float:
+        holds = self.holding(load)
+        plain = holds & self.row_set.plain
+        # Rows stand by price: the first that holds a load is the cheapest.
+        some = plain if not self.minimums and plain.any() else holds
+        return float(self.price[int(np.argmax(some))]) if some.any() else np.inf
 
 
 def row_set_of(
