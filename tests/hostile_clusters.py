@@ -404,12 +404,30 @@ def _many_pools(chance: random.Random, lists: dict[str, list[Object]], pools: li
     ]
 
 
+def _running_pods(chance: random.Random, lists: dict[str, list[Object]], pools: list[NodePool], pods: int) -> None:
+    """Pods on as many more nodes, which each keep pods away by terms of their own."""
+    many, key = chance.choice((1, 10, 100)), chance.choice((ZONE, HOST))
+    first = len(lists["nodes"])
+    for number in range(first, first + pods):
+        lists["nodes"].append(_node(number))
+        running = _plain_pod(number, bound=True)
+        running["metadata"] |= {"name": f"r{number}", "namespace": "busy", "uid": f"uid-r{number}"}
+        running["spec"]["nodeName"] = f"n{number}"
+        _affinity(running, "podAntiAffinity")[_REQUIRED] = [
+            {"topologyKey": key, "labelSelector": {"matchLabels": {"app": name}}}
+            for name in _Names(number, own=True).of("a", many)
+        ]
+        lists["pods"].append(running)
+    del pools
+
+
 _AROUND = {
     "hostile nodes": _hostile_nodes,
     "daemon sets": _daemon_sets,
     "budgets": _budgets,
     "namespaces": _namespaces,
     "pools": _many_pools,
+    "running pods": _running_pods,
 }
 
 

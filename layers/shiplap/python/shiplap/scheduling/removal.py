@@ -33,6 +33,7 @@ from shiplap.scheduling.packing.compiled_snapshot import (
     counted_pods,
     topology_of,
     unavailable_nodes,
+    widened_pods,
 )
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import pack, write
@@ -76,6 +77,7 @@ class Removals:
         resources = {item for name in candidates if name in known for item in known[name].moving}
         self._base = self._with_coming(compile_snapshot(snapshot, resources))
         self._keeping = anti_affine_pods(snapshot.view, self._base.pods)
+        self._widened = widened_pods(self._keeping, snapshot, self._base.daemons)
         self._existing: ExistingNodes = self._base.nodes
         self._cordoned: frozenset[str] = frozenset()
         self._least_prices = LeastPrices(self._base.templates)
@@ -225,7 +227,7 @@ class Removals:
         )
 
     def _terms(self) -> Terms:
-        return bound_pod_terms(self._keeping, self._snapshot, self._base.daemons)
+        return bound_pod_terms(self._keeping, self._snapshot, self._base.daemons, self._widened)
 
     def _limits_without(self, removed: Collection[str]) -> Mapping[str, PoolLimits]:
         """The limits with what removed nodes take given back: they are expected to be replaced.

@@ -193,7 +193,8 @@ class Terms:
     """The distinct terms of one decision, by number. `anti` are those that some pod demands to stay away from.
 
     With `prefer` off, preferences are not read at all. `namespaces` are those of the cluster with their labels; none
-    when they are not known. `defaults` are spread constraints for pods without their own.
+    when they are not known. `defaults` are spread constraints for pods without their own, `widened` standing pods of
+    too many terms.
     """
 
     def __init__(
@@ -202,10 +203,12 @@ class Terms:
         prefer: bool = True,
         namespaces: Mapping[str, Mapping[str, str]] | None = None,
         defaults: DefaultSpread | None = None,
+        widened: WidenedTerms | None = None,
     ) -> None:
         self.prefer = prefer
         self.namespaces = namespaces or {}
         self.defaults = defaults
+        self._widened = widened or NOTHING_WIDENED
         self.all: list[Term] = []
         self.anti: set[int] = set()
         self._over: dict[str, set[int]] = {}
@@ -245,7 +248,7 @@ class Terms:
             ValueError: a selector is malformed, or names namespaces by labels that are not known.
         """
         affinity, anti = _affinity_of(pod.spec)
-        repelled = self._each(pod, anti)
+        repelled = self._each(pod, self._widened.terms_of(pod) if standing else anti)
         self.anti.update(repelled)
         if standing:
             return Constraints(anti=repelled)
@@ -442,6 +445,52 @@ def written_terms(spec: PodSpec) -> tuple[int, int]:
     required, preferred = _affinity_of(spec), _preferred(spec)
     soft = len(spec.topology_spread_constraints) - hard
     return hard + sum(map(len, required)), soft + sum(map(len, preferred))
+
+
+class WidenedTerms(msgspec.Struct, frozen=True, eq=False):
+    """Pods on nodes with required anti-affinity beyond the terms that a decision reads, by id, and the keys of nodes.
+
+    Each of these pods has one term instead for each topology key that nodes have: it keeps away all pods of the
+    namespaces, whatever their labels. So no pod is planned where kube-scheduler refuses it.
+    """
+
+    pods: frozenset[int] = frozenset()
+    keys: frozenset[str] = frozenset()
+
+    def terms_of(self, pod: Pod) -> Sequence[PodAffinityTerm]:
+        """The required anti-affinity terms of a pod on a node."""
+        anti = _affinity_of(pod.spec)[1]
+        if id(pod) not in self.pods:
+            return anti
+        mine = {pod.metadata.namespace or "default"}
+        is_own = all(term.namespace_selector is None and mine.issuperset(term.namespaces) for term in anti)
+        reached = None if is_own else LabelSelector()
+        keys = sorted(self.keys.intersection(map(_key, anti)))
+        return [PodAffinityTerm(key, label_selector=LabelSelector(), namespace_selector=reached) for key in keys]
+
+
+NOTHING_WIDENED = WidenedTerms()
+
+
+def widened_terms(pods: Iterable[Pod], marks: Iterable[Mapping[str, str]]) -> WidenedTerms:
+    """The pods whose required anti-affinity is beyond the terms that a decision reads: those with the most go first.
+
+    `marks` are the labels of nodes, present and coming: terms over others keep nobody away.
+    """
+    standing = sorted(pods, key=lambda pod: pod.key)
+    numbers = [len(_affinity_of(pod.spec)[1]) for pod in standing]
+
+    def written(place: int) -> bytes:
+        metadata, anti = standing[place].metadata, _affinity_of(standing[place].spec)[1]
+        own = metadata.labels if any(term.match_label_keys or term.mismatch_label_keys for term in anti) else {}
+        return msgspec.msgpack.encode((metadata.namespace, anti, own), order="deterministic")
+
+    beyond = beyond_the_bound(numbers, written)
+    if not beyond:
+        return NOTHING_WIDENED
+    keys = {labels.HOSTNAME}.union(*marks)
+    known = frozenset(labels.NORMALIZED.get(key, key) for key in keys)
+    return WidenedTerms(frozenset(id(standing[place]) for place in beyond), known)
 
 
 def keeps_away(spec: PodSpec) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,7 +29,13 @@ from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.pod_volumes import ATTACHED, PodVolumes, UnusableVolume, VolumeNeeds
 from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
-from shiplap.scheduling.model.topology_constraints import DefaultSpread, Terms, keeps_away
+from shiplap.scheduling.model.topology_constraints import (
+    DefaultSpread,
+    Terms,
+    WidenedTerms,
+    keeps_away,
+    widened_terms,
+)
 from shiplap.scheduling.supply.charges import limits_of_pools
 from shiplap.scheduling.supply.daemons import Daemon, DaemonTerms, daemon_terms, daemons_of
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, ExistingNodes, list_existing_nodes
@@ -230,13 +237,26 @@ def topology_of(
     return counts, replace(found, begun=frozenset(begun))
 
 
-def bound_pod_terms(keeping: Iterable[Pod], snapshot: Snapshot, daemons: Iterable[Daemon]) -> Terms:
-    """The terms of the pods of `anti_affine_pods`, and of those by which DaemonSets keep pods off their nodes."""
+def widened_pods(keeping: Iterable[Pod], snapshot: Snapshot, daemons: Iterable[Daemon]) -> WidenedTerms:
+    """The pods of `bound_pod_terms` whose anti-affinity is beyond what a decision reads."""
+    own = [daemon.pod for daemon in daemons if keeps_away(daemon.pod.spec)]
+    of_nodes = (node.metadata.labels for node in snapshot.view.nodes)
+    return widened_terms([*keeping, *own], chain(of_nodes, (claim.plan.labels for claim in snapshot.claims)))
+
+
+def bound_pod_terms(
+    keeping: Sequence[Pod], snapshot: Snapshot, daemons: Sequence[Daemon], widened: WidenedTerms | None = None
+) -> Terms:
+    """The terms of the pods of `anti_affine_pods`, and of those by which DaemonSets keep pods off their nodes.
+
+    `widened` are those of `widened_pods` where they are known.
+    """
     view, settings = snapshot.view, snapshot.settings
     terms = Terms(
         prefer=settings.preference_policy != "Ignore",
         namespaces={namespace.metadata.name: namespace.metadata.labels for namespace in view.namespaces},
         defaults=DefaultSpread(settings.default_spread, view) if settings.default_spread else None,
+        widened=widened_pods(keeping, snapshot, daemons) if widened is None else widened,
     )
     for pod in keeping:
         terms.constraints_of(pod, standing=True)
