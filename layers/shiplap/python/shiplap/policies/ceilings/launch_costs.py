@@ -15,7 +15,7 @@ from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.kubernetes.selectors import matches
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.nodeclaim import PodReference
+from shiplap.manifests.nodeclaim import IN_FLIGHT, PodReference
 from shiplap.policies.ceilings.ceilings import (
     CRITICAL_PRIORITY,
     CeilingMode,
@@ -95,7 +95,7 @@ class LaunchCosts:
         pending = {pod.key: pod for pod in view.unbound}
         for claim in self._snapshot.claims:
             domain = claim.plan.labels.get(rule.topology_key)
-            if domain is not None and not claim.node_name:
+            if domain is not None and claim.state in IN_FLIGHT:
                 mine = (pending.get(pod.key) for pod in claim.plan.pods if pod.namespace == namespace)
                 counted[domain] += sum(1 for pod in mine if pod is not None and _selects(rule, pod))
         return counted
