@@ -242,6 +242,17 @@ def test_ordered_lists_must_not_multiply_without_end() -> None:
     assert fields_of(changed(NODE_POOL, REQUIREMENTS, lists)) == [REQUIREMENTS]
 
 
+@pytest.mark.parametrize(
+    ("lengths", "tiers"), [((100,), 0), ((10, 10), 0), ((101,), 101), ((2, 51), 102), ((3, 5, 7), 105)]
+)
+def test_it_is_said_how_many_tiers_ordered_lists_make_and_how_many_may_be(lengths: tuple[int, ...], tiers: int) -> None:
+    """A list without order beside them counts for none."""
+    ordered = [in_(f"key-{n}", *(f"v{at}" for at in range(n - 1)), "*") for n in lengths]
+    said = problems_of(changed(NODE_POOL, REQUIREMENTS, [in_(ARCH, "amd64", "arm64"), *ordered]))
+    reason = f"the ordered lists multiply to {tiers} tiers, at most 100 are allowed"
+    assert said == ([(REQUIREMENTS, reason)] if tiers else [])
+
+
 def test_a_misspelt_label_of_instance_types_is_recognised() -> None:
     pool = changed(NODE_POOL, REQUIREMENTS, [in_("karpenter.k8s.aws/instance-famly", "c5")])
     assert problems_of(pool) == [
