@@ -66,6 +66,14 @@ def test_a_claim_takes_of_a_reservation_until_ec2_counts_it(state: ClaimState, a
     assert units_left(tables, [reserved("c", state, ago_s=ago_s)], NOW) == {"cr-1": left, "cr-2": 1}
 
 
+@pytest.mark.parametrize("counts", [(7, 5, 6), (5, 6, 7), (6, 7, 5)])
+def test_of_several_counts_of_a_reservation_the_least_counts_whoever_asked_first(counts: tuple[int, ...]) -> None:
+    """EC2NodeClasses ask EC2 at different moments, and each may select a reservation that no other one does."""
+    tables: Any = [SimpleNamespace(units={"cr-1": count, f"cr-own-{count}": count}) for count in counts]
+    claims = [reserved("a", ClaimState.PLANNED), reserved("b", ClaimState.LAUNCHING, held="cr-own-7")]
+    assert units_left(tables, claims, NOW) == {"cr-1": 4, "cr-own-5": 5, "cr-own-6": 6, "cr-own-7": 6}
+
+
 def test_no_more_is_taken_than_there_is_and_of_unknown_reservations_nothing() -> None:
     tables: Any = [SimpleNamespace(units={"cr-1": 1})]
     claims = [reserved(name, ClaimState.PLANNED) for name in "ab"] + [reserved("c", ClaimState.PLANNED, held="cr-9")]
