@@ -52,7 +52,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     late_rounds: int = 4
     """Times that pods are placed again for domains that appeared late. Each time there is at least one more domain."""
 
-    explained_domains: int = 8_000
+    explained_domains: int = 4_000
     """Domains that are asked about to explain all classes left out, who share them equally."""
 
     explained_labels: int = 256

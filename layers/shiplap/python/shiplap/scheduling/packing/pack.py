@@ -57,10 +57,11 @@ ALL_DEAD_ENDS, LEAST_DEAD_ENDS = BOUNDS.all_preferring_attempts, LEAST_PREFERRIN
 """Levels of preferences that leave no domain, of all classes together, and the least of each class."""
 
 _MANY_FAILURES = BOUNDS.all_preferring_attempts
-"""Failed attempts of any kind after which a packing is laborious."""
+"""Failed attempts of any kind after which a packing is laborious; half as many while it leaves limits aside, as it is
+then made again."""
 
 MOST_REQUIRING, ALL_REQUIRING = 4 * BOUNDS.preferring_attempts, 4 * BOUNDS.all_preferring_attempts
-LEAST_REQUIRING = 6 * LEAST_PREFERRING
+LEAST_REQUIRING = 4 * LEAST_PREFERRING
 """With required constraints alone a class may fail more often: nothing else can be given up."""
 
 
@@ -81,8 +82,9 @@ class _Target(msgspec.Struct, frozen=True, eq=False):
 class AttemptBudget:
     """The failed attempts of one packing, by class."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, *, leaves_limits: bool = False) -> None:
         number = max(classes, 1)
+        self._many = _MANY_FAILURES // 2 if leaves_limits else _MANY_FAILURES
         self._most = {
             True: max(LEAST_PREFERRING, min(BOUNDS.preferring_attempts, BOUNDS.all_preferring_attempts // number)),
             False: max(LEAST_REQUIRING, min(MOST_REQUIRING, ALL_REQUIRING // number)),
@@ -119,7 +121,7 @@ class AttemptBudget:
     @property
     def is_laborious(self) -> bool:
         """True if so many attempts placed nothing that the pods are not placed again for a better plan alone."""
-        return self._failed > _MANY_FAILURES
+        return self._failed > self._many
 
 
 class Packing(msgspec.Struct, frozen=True):
@@ -231,7 +233,7 @@ class Packer:
     def run(self, classes: Iterable[PodClass]) -> Packing:
         """Place the members of each class, in this order; pods promised a claim in flight come first."""
         classes = list(classes)
-        self._attempt_budget = AttemptBudget(len(classes) + len(self._last))
+        self._attempt_budget = AttemptBudget(len(classes) + len(self._last), leaves_limits=bool(self._aside))
         self.openings.share_merges(len(classes) + len(self._last))
         kept = self._place_promised(classes)
         waiting: Waiting = [

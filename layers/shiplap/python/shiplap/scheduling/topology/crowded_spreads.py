@@ -67,7 +67,9 @@ def _counting_others(classes: Iterable[PodClass]) -> Iterator[tuple[PodClass, Sp
 def _is_crowded(pod_class: PodClass, spread: Spread, homes: Homes, domains: Domains, counts: TopologyCounts) -> bool:
     on_nodes, on_claims = (np.array(sorted(places), np.int64) for places in homes)
     if spread.key == HOSTNAME:  # a new node is always possible, so that the lowest count is 0
-        here: Ints = np.concatenate([counts.counted[spread.term][on_nodes], counts.on_claims(spread.term)[on_claims]])
+        here: Ints = np.concatenate(
+            [counts.on_nodes_of(spread.term)[on_nodes], counts.on_claims(spread.term)[on_claims]]
+        )
         return bool((here > spread.max_skew).any())
     launchable = domains.launchable(pod_class, spread.key)
     per_domain, present = counts.spread(pod_class, spread)

@@ -336,8 +336,8 @@ class Domains:
 
     def _on_hosts(self, term: int, *, keeping: bool = False) -> tuple[Ints, Ints]:
         """Per node [nodes] and per claim [claims], the pods a term counts or that keep away from them."""
-        known = self._counts.keeping if keeping else self._counts.counted
-        return known[term][: self._counts.base.existing], self._counts.on_claims(term, keeping=keeping)
+        on_nodes = self._counts.on_nodes_of(term, keeping=keeping)
+        return on_nodes[: self._counts.base.existing], self._counts.on_claims(term, keeping=keeping)
 
     def _demands(self, attempt: PlacementAttempt) -> tuple[list[str], dict[str, _Demand]]:
         """The labels whose domains matter to an attempt and what it demands over each; the last answer is remembered.

@@ -409,7 +409,7 @@ def _domains_with_pods(counts: TopologyCounts, term: int, key: str, *, keeping: 
 
 
 def _nodes_with_pods(counts: TopologyCounts, term: int, *, keeping: bool) -> int:
-    on_nodes: Ints = (counts.keeping if keeping else counts.counted)[term]
+    on_nodes = counts.on_nodes_of(term, keeping=keeping)
     return int((on_nodes > 0).sum() + (counts.on_claims(term, keeping=keeping) > 0).sum())
 
 

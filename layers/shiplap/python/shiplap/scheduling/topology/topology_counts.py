@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.labels import HOSTNAME
@@ -29,6 +30,9 @@ the labels that these nodes must have."""
 ExpectedDomains = Mapping[tuple[NodesOfSpread, str], frozenset[str]]
 """By the nodes that a spread looks at and its label: domains of nodes that the plan launches for other pods."""
 
+Counts = NDArray[np.int32]
+"""Numbers of pods: terms and nodes may be many thousands each, so that an element has no more bytes than it needs."""
+
 ABSENT, OPEN = range(-1, -3, -1)
 """Codes of a node without the label, and of one whose value is not decided yet."""
 
@@ -44,8 +48,8 @@ class BaseCounts(msgspec.Struct, frozen=True, eq=False):
     nodes: tuple[ExistingNode, ...]
     existing: int
     leaving: Bools
-    counted: Ints
-    keeping: Ints
+    counted: Counts
+    keeping: Counts
 
     def label_keys(self) -> frozenset[str]:
         """All labels that a node has or may still get."""
@@ -53,7 +57,7 @@ class BaseCounts(msgspec.Struct, frozen=True, eq=False):
         return frozenset(labels.NORMALIZED.get(key, key) for key in names)
 
 
-_NOTHING: Ints = np.zeros((0, 0), np.int64)
+_NOTHING: Counts = np.zeros((0, 0), np.int32)
 NO_BASE_COUNTS = BaseCounts(Terms(), (), 0, np.zeros(0, np.bool_), _NOTHING, _NOTHING)
 """Where no pod has topology constraints, nothing is counted."""
 
@@ -66,7 +70,7 @@ def base_counts_of(
 ) -> BaseCounts:
     """The counts before packing. `bystanders` say whether they are leaving; `standing` are the pods that count."""
     nodes = (*existing, *(node for node, _ in bystanders))
-    counted = np.zeros((len(terms.all), len(nodes)), np.int64)
+    counted = np.zeros((len(terms.all), len(nodes)), np.int32)
     keeping = np.zeros_like(counted)
     counting: list[int] = []
     places: list[int] = []
@@ -170,6 +174,11 @@ class TopologyCounts:
             self._claims_counted = np.concatenate([self._claims_counted, np.zeros_like(self._claims_counted)], 1)
             self._claims_keeping = np.concatenate([self._claims_keeping, np.zeros_like(self._claims_keeping)], 1)
 
+    def on_nodes_of(self, term: int, *, keeping: bool = False) -> Ints:
+        """Per node [nodes], the pods a term counts, or those that keep away from them."""
+        line: Ints = (self.keeping if keeping else self.counted)[term].astype(np.int64)
+        return line
+
     def on_claims(self, term: int, *, keeping: bool = False) -> Ints:
         """Per claim [claims], the pods a term counts, or those that keep away from them."""
         known = self._claims_keeping if keeping else self._claims_counted
@@ -240,7 +249,7 @@ class TopologyCounts:
     def _total(self, term: int, key: str, *, keeping: bool, certain: bool) -> Ints:
         nodes, undecided = self._compiled(key)
         claims = self.claim_codes(key)
-        on_nodes = (self.keeping if keeping else self.counted)[term]
+        on_nodes = self.on_nodes_of(term, keeping=keeping)
         total = self._sum(nodes, on_nodes, key) + self._sum(claims, self.on_claims(term, keeping=keeping), key)
         for index, possible in undecided if not certain else ():
             total[possible] += on_nodes[index]
@@ -269,7 +278,7 @@ class TopologyCounts:
         suited = self._suits(pod_class, spread)
         claims_suited = self._claims_suit(pod_class, spread)
         nodes, claims = self.node_codes(key), self.claim_codes(key)
-        counts = self._sum(nodes, np.where(suited, self.counted[spread.term], 0), key)
+        counts = self._sum(nodes, np.where(suited, self.on_nodes_of(spread.term), 0), key)
         counts = counts + self._sum(claims, np.where(claims_suited, self.on_claims(spread.term), 0), key)
         present = np.zeros(len(self.values(key)), np.bool_)
         present[nodes[suited & ~self.base.leaving & (nodes >= 0)]] = True
