@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.objects import Node, Taint
+from shiplap.kubernetes.timestamps import rfc3339
 
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 """Conditions that every kubelet reports beside Ready, False while all is well."""
@@ -25,7 +26,7 @@ def node_object(
     pool: str = "",
     capacity_type: str = "",
     labels: Mapping[str, str] | None = None,
-    ready: bool | None = None,
+    ready: bool | str | None = None,
     metadata: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
@@ -50,21 +51,27 @@ def node(
     *,
     instance_type: str = "",
     zone: str = "",
+    region: str = "",
     capacity_type: str = "",
     pool: str = "",
     labels: Mapping[str, str] | None = None,
-    taints: Sequence[Mapping[str, str]] = (),
-    ready: bool = True,
+    taints: Sequence[Taint | Mapping[str, str]] = (),
+    ready: bool | str | None = True,
+    since: float | None = None,
     initialized: bool = True,
     cordoned: bool = False,
     deleting: bool = False,
     born: str | None = "2026-01-01T00:00:00Z",
     capacity: Mapping[str, str] | None = None,
     provider_id: str = "",
+    instance_id: str = "",
     metadata: Mapping[str, Any] | None = None,
 ) -> Node:
-    """A typed node, registered and initialized in a NodePool if `pool` names one."""
-    known = {"kubernetes.io/hostname": name} | _marks(instance_type, zone, "", pool, capacity_type)
+    """A typed node, registered and initialized in a NodePool if `pool` names one; `ready` None is not reported.
+
+    `since` is when Ready last changed.
+    """
+    known = {"kubernetes.io/hostname": name} | _marks(instance_type, zone, region, pool, capacity_type)
     if pool:
         known |= {"karpenter.sh/registered": "true"}
         known |= {"karpenter.sh/initialized": "true"} if initialized else {}
@@ -73,12 +80,16 @@ def node(
     if deleting:
         about["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     conditions = [{"type": kind, "status": "False"} for kind in _PRESSURES]
+    if ready is not None:
+        moved = {} if since is None else {"lastTransitionTime": rfc3339(since)}
+        conditions.append({"type": "Ready", "status": str(ready), **moved})
     status = {
         "capacity": dict(capacity) if capacity is not None else amounts,
         "allocatable": {key: amount for key, amount in amounts.items() if amount},
-        "conditions": [*conditions, {"type": "Ready", "status": str(ready)}],
+        "conditions": conditions,
     }
-    spec = {"taints": list(taints), "unschedulable": cordoned, "providerID": provider_id}
+    found = f"aws:///{zone or 'a'}/{instance_id}" if instance_id else ""
+    spec = {"taints": list(taints), "unschedulable": cordoned, "providerID": provider_id or found}
     return msgspec.convert({"metadata": about, "spec": spec, "status": status}, Node)
 
 

@@ -24,6 +24,7 @@ def pod_object(
     node: str = "",
     phase: str = "",
     waits: bool = False,
+    labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
@@ -31,11 +32,12 @@ def pod_object(
     requests = {key: amount for key, amount in (("cpu", cpu), ("memory", memory)) if amount}
     container = {"name": "main", "image": "main", "resources": {"requests": requests}}
     placed = {"nodeName": node} if node else {}
+    marks = {"labels": dict(labels)} if labels is not None else {}
     status = deepcopy(WAITING) if waits else {"phase": phase} if phase else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, **(metadata or {})},
+        "metadata": {"name": name, "namespace": namespace} | marks | dict(metadata or {}),
         "spec": {"containers": [container], **placed, **spec},
         "status": status,
     }
@@ -53,11 +55,15 @@ def pod(
     *,
     namespace: str = "default",
     node: str = "",
+    nominated: str = "",
     phase: str = "",
     started_at: float | None = None,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     owner: str = "",
+    owner_kind: str = "DaemonSet",
+    deleting: bool = False,
+    ready: bool | None = None,
     selector: Mapping[str, str] | None = None,
     requires: Sequence[Sequence[Mapping[str, Any]]] = (),
     prefers: Sequence[Sequence[Mapping[str, Any]]] = (),
@@ -71,7 +77,7 @@ def pod(
 ) -> Pod:
     """A typed pod: Running if it is on a `node`, else unschedulable, unless `phase` or `status` says otherwise.
 
-    `owner` names the DaemonSet that it is of; `requires` holds terms of which one must hold, each with all its rules.
+    `owner` names its controller; `requires` holds terms of which one must hold, each with all its rules.
     """
     wanted = dict(requests or {}) | ({"cpu": cpu} if cpu else {}) | ({"memory": memory} if memory else {})
     opened = [{"containerPort": port, "hostPort": port} for port in ports]
@@ -93,8 +99,14 @@ def pod(
     marks = {"labels": dict(labels or {}), "annotations": dict(annotations or {})}
     known = {"name": name, "namespace": namespace, "uid": f"uid-{name}", **marks, **(metadata or {})}
     if owner:
-        known |= owned_by("DaemonSet", owner)
+        known |= owned_by(owner_kind, owner)
+    if deleting:
+        known["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     state = dict(status) if status is not None else {"phase": phase or "Running"} if phase or node else WAITING
+    if ready is not None:
+        state = state | {"conditions": [{"type": "Ready", "status": str(ready)}]}
+    if nominated:
+        state = state | {"nominatedNodeName": nominated}
     begun = {} if started_at is None else {"startTime": rfc3339(started_at)}
     return msgspec.convert({"metadata": known, "spec": body | dict(spec or {}), "status": state | begun}, Pod)
 
@@ -102,6 +114,12 @@ def pod(
 def pods(number: int, name: str = "pod", **fields: Any) -> list[Pod]:
     """As many equal pods."""
     return [pod(f"{name}-{place}", **fields) for place in range(number)]
+
+
+def pod_of_kind(name: str, kind: str = "a", **fields: Any) -> Pod:
+    """A pod of a ReplicaSet, Running unless told otherwise; pods of one kind are alike."""
+    known = {"selector": {"kind": kind}, "owner": "owner", "owner_kind": "ReplicaSet", "phase": "Running"}
+    return pod(name, **known | fields)
 
 
 def pod_on(name: str, node: str = "", cpu: str = "1", **fields: Any) -> Pod:

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.custom_resources import NodePool, RequirementSpec
 
-KINDS = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand", "reserved"]}
 ANY_NUMBER = ({"nodes": "100%"},)
 
 
@@ -25,7 +24,7 @@ def rule(key: str, operator: str, *values: str, min_values: int | None = None) -
 
 def pool(
     name: str = "default",
-    *rules: Mapping[str, Any],
+    *rules: RequirementSpec | Mapping[str, Any],
     labels: Mapping[str, str] | None = None,
     taints: Sequence[Mapping[str, str]] = (),
     startup_taints: Sequence[Mapping[str, str]] = (),
@@ -40,14 +39,16 @@ def pool(
     expire_after: str = "Never",
     grace: str | None = None,
     annotations: Mapping[str, str] | None = None,
+    capacity_types: Sequence[str] = ("spot", "on-demand", "reserved"),
 ) -> NodePool:
     """A NodePool that allows every disruption at once, unless told otherwise.
 
-    Without rules it takes spot, on-demand and reserved capacity, limited to 2000 cpu; with `replicas` it is static.
+    It takes spot, on-demand and reserved capacity, limited to 2000 cpu; with `replicas` it is static.
     """
+    kinds = [rule("karpenter.sh/capacity-type", "In", *capacity_types)] if capacity_types else []
     template = {
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": node_class},
-        "requirements": [KINDS, *rules],
+        "requirements": [*kinds, *rules],
         "taints": list(taints),
         "startupTaints": list(startup_taints),
         "expireAfter": expire_after,

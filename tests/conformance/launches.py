@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -25,7 +25,7 @@ from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, RequirementSpec
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetRequest, FleetResult, OfferingFailure
-from tests.builders.claims import node_claim, with_fields
+from tests.builders.claims import node_claims, with_fields
 from tests.integration.flows.stage import CLUSTER, Stage
 
 A, B, C = "test-zone-1a", "test-zone-1b", "test-zone-1c"
@@ -75,21 +75,7 @@ def rule(key: str, operator: str, *values: str, min_values: int | None = None) -
     return RequirementSpec(key, operator, values, min_values)
 
 
-def claims(number: int = 1, *rules: RequirementSpec, types: Sequence[str] = (), **fields: Any) -> tuple[NodeClaim, ...]:
-    """Claims that want the same; without `types` they take all that is sold."""
-    return tuple(
-        node_claim(
-            cluster=CLUSTER,
-            name=f"claim-{place:03d}",
-            node_pool="default",
-            node_class="default",
-            requirements=rules,
-            instance_types=tuple(types),
-            requests={"cpu": 1000},
-            **fields,
-        )
-        for place in range(number)
-    )
+claims = partial(node_claims, cluster=CLUSTER, requests={"cpu": 1000})
 
 
 def refuse(code: str, kind: str, *, subnet: str = "", reservation: str = "") -> Callable[[FleetRequest], FleetResult]:

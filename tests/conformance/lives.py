@@ -159,7 +159,7 @@ def replaced() -> Move:
     return move
 
 
-def pod(**changes: Any) -> Move:
+def pod_becomes(**changes: Any) -> Move:
     """The pod is like this: `metadata` and `spec` are merged in."""
 
     def move(stage: Stage, _: NodeClaim) -> None:
@@ -207,7 +207,7 @@ def claimed() -> Move:
 
     def move(stage: Stage, claim: NodeClaim) -> None:
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-        pod(spec={"tolerations": [{"operator": "Exists"}], "volumes": [volume]})(stage, claim)
+        pod_becomes(spec={"tolerations": [{"operator": "Exists"}], "volumes": [volume]})(stage, claim)
         body = {"metadata": {"name": "data", "namespace": "default"}, "spec": {"volumeName": "pv-1"}}
         stage.server.create("persistentvolumeclaims", body)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
-from msgspec import convert
 from msgspec.structs import replace
 
 from shiplap.instances.catalog.ami_families import spec_hash
 from shiplap.instances.catalog.resolved_nodeclass import SelectedResources
 from shiplap.kubernetes import labels
-from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.template_hash import (
     HASH_VERSION,
     NODE_CLASS_HASH,
@@ -20,6 +19,7 @@ from shiplap.manifests.template_hash import (
     POOL_HASH_VERSION,
     pool_hash,
 )
+from tests.builders.node_classes import node_class as any_node_class
 from tests.builders.pools import family_pool as simple_pool
 from tests.builders.pools import pool
 from tests.conformance.catalogues import fake_type
@@ -29,6 +29,9 @@ from tests.integration.flows.stage import Stage
 GROUP = "karpenter.k8s.aws/placement-group-id"
 LARGE = replace(fake_type("large", cpu="16", memory="32Gi", pods="50", price=4.0), ami="ami-new")
 QUIET = pool(after="Never")
+
+
+node_class = partial(any_node_class, family="", amiSelectorTerms=[{"alias": "al2023@latest"}], role="r")
 
 
 def large(**changes: Any) -> Standing:
@@ -109,13 +112,12 @@ def test_the_class_hash_that_karpenter_wrote_counts_where_the_class_has_one_too(
 ) -> None:
     marks = {NODE_CLASS_HASH: written["hash"], NODE_CLASS_HASH_VERSION: "v6"} if written else {}
     node = large(claim_annotations={NODE_CLASS_HASH: "then", NODE_CLASS_HASH_VERSION: "v6"})
-    case: dict[str, Any] = {"types": [LARGE], "node_classes": [node_class(marks)], "class_says": {"spec_hash": "x"}}
+    case: dict[str, Any] = {
+        "types": [LARGE],
+        "node_classes": [node_class(annotations=marks)],
+        "class_says": {"spec_hash": "x"},
+    }
     assert disrupted(node, pools=[QUIET], **case).removed == goes
-
-
-def node_class(annotations: dict[str, str] | None = None, **spec: Any) -> EC2NodeClass:
-    body = {"amiSelectorTerms": [{"alias": "al2023@latest"}], "role": "r", **spec}
-    return convert({"metadata": {"name": "default", "annotations": annotations or {}}, "spec": body}, EC2NodeClass)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,10 @@ def test_what_of_an_ec2_node_class_makes_other_nodes(spec: dict[str, Any], *, an
 
 def test_the_order_of_lists_and_an_annotation_change_no_hash() -> None:
     disks = [{"deviceName": f"/dev/xvd{letter}", "ebs": {"volumeSize": "30Gi"}} for letter in "ab"]
-    one, two = node_class(blockDeviceMappings=disks), node_class({"a": "b"}, blockDeviceMappings=disks[::-1])
+    one, two = (
+        node_class(blockDeviceMappings=disks),
+        node_class(annotations={"a": "b"}, blockDeviceMappings=disks[::-1]),
+    )
     assert spec_hash(one) == spec_hash(two)
 
 

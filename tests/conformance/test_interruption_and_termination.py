@@ -26,7 +26,7 @@ from tests.conformance.lives import (
     life,
     no_disruption,
     patient,
-    pod,
+    pod_becomes,
     rebalance,
     replaced,
     reservation,
@@ -37,7 +37,7 @@ from tests.integration.flows.leaving import claim_now, first, play_out, serving,
 from tests.integration.flows.stage import Stage
 
 DRAINS, STAYS = "Draining", "Initialized"
-PROTECTED = pod(metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
+PROTECTED = pod_becomes(metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
 
 CASES = {
     "aws: a spot warning → the node leaves, its offering rests": (
@@ -96,18 +96,18 @@ CASES = {
     ),
     # Nothing is launched for a pod that may stay to the end (223).
     "k8s 243: grace 300 s, a protected pod with 60 s lives at 90 s": (
-        [PROTECTED, pod(spec={"terminationGracePeriodSeconds": 60}), change_scheduled(), after(90)],
+        [PROTECTED, pod_becomes(spec={"terminationGracePeriodSeconds": 60}), change_scheduled(), after(90)],
         {"pools": patient("300s")},
         Seen(state=DRAINS, deadline_s=210),
     ),
     # Upstream ends it at 240 s; ours is ten seconds earlier, so that it has ended when the instance does.
     "k8s 243: and is ended in time": (
-        [PROTECTED, pod(spec={"terminationGracePeriodSeconds": 60}), change_scheduled(), after(240)],
+        [PROTECTED, pod_becomes(spec={"terminationGracePeriodSeconds": 60}), change_scheduled(), after(240)],
         {"pools": patient("300s")},
         Seen(state=DRAINS, deadline_s=60, evicted=("web-000",)),
     ),
     "k8s 243: a pod as slow as that leaves at once": (
-        [PROTECTED, pod(spec={"terminationGracePeriodSeconds": 300}), change_scheduled()],
+        [PROTECTED, pod_becomes(spec={"terminationGracePeriodSeconds": 300}), change_scheduled()],
         {"pools": patient("300s")},
         Seen(state=DRAINS, deadline_s=300, evicted=("web-000",)),
     ),
@@ -214,5 +214,5 @@ def test_aws_111_a_zonal_shift_closes_its_zone_and_no_other() -> None:
 
 
 def test_k8s_243_a_pod_that_is_ending_too_slowly_has_its_time_cut() -> None:
-    moves = (pod(spec={"terminationGracePeriodSeconds": 6000}), deleted(), change_scheduled())
+    moves = (pod_becomes(spec={"terminationGracePeriodSeconds": 6000}), deleted(), change_scheduled())
     assert life(*moves, pools=patient("300s")) == Seen(state=DRAINS, deadline_s=300, evicted=("web-000",))

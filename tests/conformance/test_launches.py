@@ -34,7 +34,7 @@ def test_09_no_bare_metal_where_a_generic_type_fits() -> None:
 
 def test_11_bare_metal_is_launched_where_nothing_else_will_do() -> None:
     ground = given(sold("m5.metal", 4.6), sold("m5.large", 0.1))
-    [claim] = ground.launch(claims(types=("m5.metal",))).launched
+    [claim] = ground.launch(claims(1, "m5.metal")).launched
     assert claim.known_instance.type == "m5.metal"
 
 
@@ -58,7 +58,7 @@ def test_39_a_type_whose_rest_is_over_is_launched_again() -> None:
 
 def test_41_a_type_without_any_offering_left_is_not_asked_for() -> None:
     ground = given(sold("m5.large"), sold("c5.large", 0.2), answers=[refuse(ICE, "capacity")])
-    assert len(ground.launch(claims(types=("m5.large",))).failed) == 1
+    assert len(ground.launch(claims(1, "m5.large")).failed) == 1
     outcome = ground.launch([replace(item, name="again") for item in claims()])
     assert outcome.launched[0].known_instance.type == "c5.large"
     assert {name for name, _ in ground.asked} == {"c5.large"}
@@ -137,7 +137,7 @@ def test_49_throttling_leaves_a_reservation_as_it_is() -> None:
 )
 def test_51_the_strategy_follows_the_capacity_type(capacity_type: str, options: str, strategy: str) -> None:
     ground = given(sold("m5.large", spot=0.03))
-    ground.launch(claims(1, rule(labels.CAPACITY_TYPE, "In", capacity_type)))
+    ground.launch(claims(requirements=(rule(labels.CAPACITY_TYPE, "In", capacity_type),)))
     assert parameters(ground.requests[-1])[options] == {"AllocationStrategy": strategy}
 
 
@@ -151,7 +151,7 @@ def test_51_where_an_overlay_states_prices_ec2_is_told_the_order(
     plain, stated = sold("a.large", 0.1, spot=0.03), sold("b.large", 0.2, spot=0.06)
     cheap = [replace(offering, price=offering.price / 4, overlaid=True) for offering in stated.offerings]
     ground = given(plain, replace(stated, offerings=tuple(cheap)))
-    ground.launch(claims(1, rule(labels.CAPACITY_TYPE, "In", capacity_type)))
+    ground.launch(claims(requirements=(rule(labels.CAPACITY_TYPE, "In", capacity_type),)))
     asked = parameters(ground.requests[-1])
     assert asked[options] == {"AllocationStrategy": strategy}
     overrides = [item for config in asked["LaunchTemplateConfigs"] for item in config["Overrides"]]
@@ -165,13 +165,13 @@ def parameters(request: FleetRequest) -> dict[str, Any]:
 def test_53_a_fleet_keeps_as_many_values_as_are_asked_for() -> None:
     types = [sold("a.large", 0.1, spot=0.2), sold("b.metal", 0.05, spot=0.01), sold("c.large", 0.3, spot=0.1)]
     ground = given(*types)
-    ground.launch(claims(1, rule(FAMILY, "Exists", min_values=3)))
+    ground.launch(claims(requirements=(rule(FAMILY, "Exists", min_values=3),)))
     assert len({name for name, _ in ground.asked}) == 3
 
 
 def test_53_a_minimum_that_cannot_be_had_is_no_launch() -> None:
     ground = given(sold("a.large"), sold("b.large"))
-    [failed] = ground.launch(claims(1, rule(FAMILY, "Exists", min_values=3))).failed
+    [failed] = ground.launch(claims(requirements=(rule(FAMILY, "Exists", min_values=3),))).failed
     assert "no offering" in failed.failure
     assert ground.requests == []
 
@@ -265,7 +265,8 @@ def test_75_and_77_templates_differ_by_what_nodes_are_told_and_not_by_the_claim(
 def test_89_each_reservation_has_a_template_of_its_own_and_on_demand_stays_out_of_all() -> None:
     ground = given(sold("m5.large", reserved=[held("cr-1", 1)]))
     ground.launch(claims())
-    ground.launch([replace(item, name="plain") for item in claims(1, rule(labels.CAPACITY_TYPE, "In", ON_DEMAND))])
+    plain = claims(requirements=(rule(labels.CAPACITY_TYPE, "In", ON_DEMAND),))
+    ground.launch([replace(item, name="plain") for item in plain])
     into, beside = (
         fleet_requests.fleet_configs(request)[0].template.data["CapacityReservationSpecification"]
         for request in map(with_cluster, ground.requests)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from shiplap.spending.ledger import HOUR_S, SpendingLedger
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.state import FakeState
-from tests.builders.claims import node_claim
+from tests.builders.claims import running_claim
 from tests.builders.pods import pod
 from tests.conformance.priced_pools import priced
 
@@ -36,22 +37,21 @@ LATER = START + HOUR_S
 GIB = 1024**3
 CEILING = Ceiling(hourly=10.0)
 BELOW = chosen(CeilingSettings((CEILING,)))
+claim = partial(
+    running_claim,
+    cluster="blue",
+    zone="a",
+    capacity_type="on-demand",
+    hourly=0.36,
+    most_hourly=1.0,
+    created_at=START - 7200.0,
+    changed_at=START - 7000.0,
+)
 
 
-def claim(name: str = "a", end: float | None = None, **fields: Any) -> NodeClaim:
-    known = {
-        "cluster": "blue",
-        "instance_id": f"i-{name}",
-        "instance_type": "m5.large",
-        "zone": "a",
-        "capacity_type": "on-demand",
-        "hourly": 0.36,
-        "most_hourly": 1.0,
-        "state": ClaimState.INITIALIZED if end is None else ClaimState.GONE,
-        "created_at": START - 7200.0,
-        "changed_at": START - 7000.0 if end is None else end,
-    }
-    return node_claim(**{"name": name} | known | fields)
+def ended(end: float | None, name: str = "a") -> NodeClaim:
+    """The claim, gone at `end` if it has one."""
+    return claim(name) if end is None else claim(name, state=ClaimState.GONE, changed_at=end)
 
 
 class _Ledgers:
@@ -115,7 +115,7 @@ def test_the_first_ledger_begins_at_the_last_full_hour() -> None:
     [(START - 1.0, True), (START + 1.0, True), (float(LATER), True), (LATER + 0.5, False), (None, False)],
 )
 def test_a_claim_is_closed_once_it_is_posted_to_its_end(end: float | None, is_closed: bool) -> None:
-    ledgers = _Ledgers(claim(end=end), ledger=posted_until(START), now=LATER + 1)
+    ledgers = _Ledgers(ended(end), ledger=posted_until(START), now=LATER + 1)
     ledgers.keep()
     assert ledgers.open_claims() == ([] if is_closed else ["a"])
 
@@ -129,7 +129,7 @@ def test_only_claims_that_are_gone_are_closed() -> None:
 
 def test_what_one_sweep_does_not_close_a_later_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ceilings_ledger, "MOST_CLOSED", 2)
-    ledgers = _Ledgers(*(claim(name, end=START + 5.0) for name in "abc"), ledger=posted_until(LATER))
+    ledgers = _Ledgers(*(ended(START + 5.0, name) for name in "abc"), ledger=posted_until(LATER))
     ledgers.keep()
     assert ledgers.open_claims() == ["c"]
     ledgers.keep()
@@ -137,7 +137,7 @@ def test_what_one_sweep_does_not_close_a_later_one_does(monkeypatch: pytest.Monk
 
 
 def test_a_sweep_that_was_late_closes_nothing_that_it_did_not_post() -> None:
-    ledgers = _Ledgers(claim(end=START + 5.0), claim("b", end=START - 5.0), ledger=posted_until(START))
+    ledgers = _Ledgers(ended(START + 5.0), ended(START - 5.0, "b"), ledger=posted_until(START))
     rival = SpendingLedger(version=2, posted_until=START)
     ledgers.faults.on("before", "state.post_ledger", lambda: ledgers.state.post_ledger("blue", rival))
     assert ledgers.keep() == rival
@@ -145,7 +145,7 @@ def test_a_sweep_that_was_late_closes_nothing_that_it_did_not_post() -> None:
 
 
 def test_the_first_posting_closes_nothing_when_another_sweep_began_an_hour_earlier() -> None:
-    ledgers = _Ledgers(claim(end=START + 1800.0))
+    ledgers = _Ledgers(ended(START + 1800.0))
     rival = SpendingLedger(version=1, posted_until=START)
     ledgers.faults.on("before", "state.post_ledger", lambda: ledgers.state.post_ledger("blue", rival))
     assert ledgers.keep() == rival

@@ -5,30 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 import pytest
 
 from shiplap.disruption.budgets import UNLIMITED, allowance, is_active
 from shiplap.disruption.commands import Reason
-from shiplap.manifests.custom_resources import Budget, NodePool
+from shiplap.manifests.custom_resources import Budget
 from shiplap.manifests.shiplap_annotations import DISRUPTION_TIME_ZONE
+from tests.builders.pools import pool
 
 
 def at(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-
-
-def pool(*budgets: dict[str, Any], zone: str = "") -> NodePool:
-    return msgspec.convert(
-        {
-            "metadata": {"name": "p", "annotations": {DISRUPTION_TIME_ZONE: zone} if zone else {}},
-            "spec": {
-                "template": {"spec": {"nodeClassRef": {"name": "c"}}},
-                "disruption": {"budgets": list(budgets)},
-            },
-        },
-        NodePool,
-    )
 
 
 @pytest.mark.parametrize(
@@ -108,37 +95,38 @@ def test_changes_of_clocks_skip_and_repeat_hits_as_those_of_a_cron_job(
 
 
 def test_the_smallest_active_budget_counts() -> None:
-    both = pool({"nodes": "50%"}, {"nodes": "3"}, {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"})
+    closes = {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"}
+    both = pool(budgets=({"nodes": "50%"}, {"nodes": "3"}, closes))
     assert allowance(both, Reason.EMPTY, 10, 1, at("2026-11-20T08:00:00")).nodes == 2
     closed = allowance(both, Reason.EMPTY, 10, 1, at("2026-11-20T10:00:00"))
     assert closed.nodes == 0
-    assert "budget 2 of NodePool p" in closed.blocking
+    assert "budget 2 of NodePool default" in closed.blocking
 
 
 @pytest.mark.parametrize(
     ("budget", "disrupting", "words"),
     [
-        ({"nodes": "0"}, 0, "budget 0 of NodePool p allows no disruption now (0)"),
-        ({"nodes": "0%"}, 2, "budget 0 of NodePool p allows no disruption now (0%)"),
-        ({"nodes": "1"}, 1, "budget 0 of NodePool p allows 1 of 10 nodes at a time, 1 is leaving or not ready"),
+        ({"nodes": "0"}, 0, "budget 0 of NodePool default allows no disruption now (0)"),
+        ({"nodes": "0%"}, 2, "budget 0 of NodePool default allows no disruption now (0%)"),
+        ({"nodes": "1"}, 1, "budget 0 of NodePool default allows 1 of 10 nodes at a time, 1 is leaving or not ready"),
         (
             {"nodes": "15%"},
             3,
-            "budget 0 of NodePool p allows 15% of 10 nodes, that is 2 at a time, 3 are leaving or not ready",
+            "budget 0 of NodePool default allows 15% of 10 nodes, that is 2 at a time, 3 are leaving or not ready",
         ),
-        ({"nodes": "3"}, 0, "budget 0 of NodePool p allows 3 of 10 nodes at a time"),
+        ({"nodes": "3"}, 0, "budget 0 of NodePool default allows 3 of 10 nodes at a time"),
     ],
 )
 def test_a_budget_says_what_it_allows_and_what_uses_it_up(budget: dict[str, Any], disrupting: int, words: str) -> None:
-    assert allowance(pool(budget), Reason.EMPTY, 10, disrupting, 0.0).blocking == words
+    assert allowance(pool(budgets=(budget,)), Reason.EMPTY, 10, disrupting, 0.0).blocking == words
 
 
 def test_percentages_are_rounded_up() -> None:
-    assert allowance(pool({"nodes": "10%"}), Reason.DRIFTED, 3, 0, 0.0).nodes == 1
+    assert allowance(pool(budgets=({"nodes": "10%"},)), Reason.DRIFTED, 3, 0, 0.0).nodes == 1
 
 
 def test_a_budget_binds_only_the_reasons_it_names() -> None:
-    only = pool({"nodes": "0", "reasons": ["Drifted"]})
+    only = pool(budgets=({"nodes": "0", "reasons": ["Drifted"]},))
     assert allowance(only, Reason.DRIFTED, 10, 0, 0.0).nodes == 0
     assert allowance(only, Reason.EMPTY, 10, 0, 0.0).nodes == UNLIMITED
     assert allowance(only, Reason.EMPTY, 1_000_000, 0, 0.0).nodes > 1_000_000, "more than any pool has"
@@ -150,11 +138,12 @@ def test_a_budget_binds_only_the_reasons_it_names() -> None:
     ids=["of another reason", "not active"],
 )
 def test_a_budget_that_does_not_apply_hides_none_behind_it(other: dict[str, Any]) -> None:
-    assert allowance(pool(other, {"nodes": "3"}), Reason.EMPTY, 10, 1, at("2026-11-20T12:00:00")).nodes == 2
+    assert allowance(pool(budgets=(other, {"nodes": "3"})), Reason.EMPTY, 10, 1, at("2026-11-20T12:00:00")).nodes == 2
 
 
 def test_of_two_budgets_that_allow_as_much_the_first_is_named() -> None:
-    assert "budget 0 of" in allowance(pool({"nodes": "3"}, {"nodes": "30%"}), Reason.EMPTY, 10, 0, 0.0).blocking
+    both = pool(budgets=({"nodes": "3"}, {"nodes": "30%"}))
+    assert "budget 0 of" in allowance(both, Reason.EMPTY, 10, 0, 0.0).blocking
 
 
 @pytest.mark.parametrize(
@@ -170,6 +159,9 @@ def test_of_two_budgets_that_allow_as_much_the_first_is_named() -> None:
     ],
 )
 def test_what_cannot_be_read_allows_nothing_for_any_reason(budget: dict[str, Any], zone: str) -> None:
-    verdict = allowance(pool({**budget, "reasons": ["Drifted"]}, zone=zone), Reason.EMPTY, 10, 0, 0.0)
+    unread = pool(
+        budgets=({**budget, "reasons": ["Drifted"]},), annotations={DISRUPTION_TIME_ZONE: zone} if zone else {}
+    )
+    verdict = allowance(unread, Reason.EMPTY, 10, 0, 0.0)
     assert verdict.nodes == 0
     assert "cannot be read" in verdict.blocking

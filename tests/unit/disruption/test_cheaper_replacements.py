@@ -33,10 +33,11 @@ from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.custom_resources import RequirementSpec
-from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, PlannedClaim
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.removal import NodeToWeigh, RemovalPart
+from tests.builders.claims import planned_claim as claim
+from tests.builders.claims import references
 from tests.builders.pods import pod_on
 from tests.builders.pools import pool
 from tests.conformance.disruptions import NOW, standing
@@ -79,23 +80,6 @@ def shelf(kind: str, prices: Mapping[str, float | Sequence[float]]) -> Shelf:
     return Shelf({}, offers=offers)
 
 
-def claim(*types: str, name: str = "new", rules: Sequence[RequirementSpec] = ()) -> PlannedClaim:
-    return PlannedClaim(
-        name=name,
-        node_pool="default",
-        node_class="default",
-        tier=0,
-        requirements=tuple(rules),
-        taints=(),
-        labels={},
-        instance_types=types,
-        launch=LaunchChoice(types[0], "z9", "on-demand", 99.0),
-        requests={},
-        pods=(PodReference("default", name),),
-        relies_on_estimate=types[:2],
-    )
-
-
 def going(
     name: str,
     price: float = 1.0,
@@ -117,7 +101,9 @@ def cheaper(
 
 def test_a_replacement_may_become_only_types_that_cost_less_than_the_node_wherever_they_are_bought() -> None:
     market = sold(a=0.4, same=1.0, far=(0.5, 1.2), near=(0.5, 0.9))
-    (found,) = cheaper(market, claim("a", "same", "far", "near"), of=[going("n", 1.0)])
+    (found,) = cheaper(
+        market, claim("a", "same", "far", "near", relies_on_estimate=("a", "same")), of=[going("n", 1.0)]
+    )
     assert found.instance_types == ("a", "near")
     assert found.launch == LaunchChoice("a", "z0", "on-demand", 0.4)
     assert found.relies_on_estimate == ("a",)
@@ -178,7 +164,7 @@ def test_one_spot_node_needs_many_cheaper_types_and_gets_the_cheapest_of_them() 
 def test_a_claim_that_wants_more_types_than_that_keeps_them() -> None:
     prices = many(SPOT_TYPES + 5)
     rules = [RequirementSpec("x", "Exists"), RequirementSpec(labels.INSTANCE_TYPE, "Exists", min_values=SPOT_TYPES + 2)]
-    (found,) = cheaper(spot(**prices), claim(*prices, rules=rules), of=[going("n", kind="spot")])
+    (found,) = cheaper(spot(**prices), claim(*prices, requirements=rules), of=[going("n", kind="spot")])
     assert len(found.instance_types) == SPOT_TYPES + 2
 
 
@@ -203,7 +189,7 @@ def test_a_claim_says_which_types_and_capacity_it_may_still_become() -> None:
         RequirementSpec(labels.CAPACITY_TYPE, "In", ("on-demand", "spot")),
         RequirementSpec(labels.ARCH, "In", ("amd64",)),
     ]
-    (found,) = cheaper(sold(b=0.5, a=0.4, c=2.0), claim("b", "a", "c", rules=rules), of=[going("n")])
+    (found,) = cheaper(sold(b=0.5, a=0.4, c=2.0), claim("b", "a", "c", requirements=rules), of=[going("n")])
     assert found.requirements == (
         RequirementSpec(labels.INSTANCE_TYPE, "In", ("a", "b")),
         RequirementSpec(labels.CAPACITY_TYPE, "In", ("on-demand",)),
@@ -219,23 +205,19 @@ def test_a_replacement_in_a_reservation_names_it() -> None:
 @pytest.mark.parametrize(("wanted", "allowed"), [(2, True), (3, False)])
 def test_a_saving_does_not_break_the_least_number_of_types(wanted: int, *, allowed: bool) -> None:
     rules = [RequirementSpec(labels.INSTANCE_TYPE, "Exists", min_values=wanted)]
-    market, planned = sold(a=0.4, b=0.5, c=2.0), claim("a", "b", "c", rules=rules)
+    market, planned = sold(a=0.4, b=0.5, c=2.0), claim("a", "b", "c", requirements=rules)
     if allowed:
         assert cheaper(market, planned, of=[going("n")])[0].instance_types == ("a", "b")
     else:
         with pytest.raises(NotWorthwhile, match="leaves 2 instance types, minValues is 3"):
             cheaper(market, planned, of=[going("n")])
     other = [RequirementSpec(labels.ARCH, "Exists", min_values=wanted)]
-    assert cheaper(market, claim("a", "b", "c", rules=other), of=[going("n")])
+    assert cheaper(market, claim("a", "b", "c", requirements=other), of=[going("n")])
 
 
 def test_what_costs_nothing_saves_all() -> None:
     (found,) = cheaper(sold(free=0.0, a=0.9, b=1.0), claim("free", "a", "b"), of=[going("n", 1.0)])
     assert found.instance_types == ("free", "a")
-
-
-def pods(*names: str) -> list[PodReference]:
-    return [PodReference("default", name) for name in names]
 
 
 def test_nodes_whose_pods_share_a_replacement_go_together_and_the_others_alone() -> None:
@@ -245,10 +227,10 @@ def test_nodes_whose_pods_share_a_replacement_go_together_and_the_others_alone()
         planned,
         (frozenset("ac"), frozenset("ce"), frozenset({"stuck"}), frozenset({"d", "stuck"})),
         {
-            "a": {"y": pods("a2", "a1"), "x": pods("a0")},
-            "e": {"y": pods("e1")},
-            "b": {"x": pods("b1")},
-            "stuck": {"x": pods("s1")},
+            "a": {"y": references("a2", "a1"), "x": references("a0")},
+            "e": {"y": references("e1")},
+            "b": {"x": references("b1")},
+            "stuck": {"x": references("s1")},
         },
         {"stuck": "a pod of it has no place"},
         NO_PACKING,
@@ -258,8 +240,8 @@ def test_nodes_whose_pods_share_a_replacement_go_together_and_the_others_alone()
     assert [[node.name for node in part.nodes] for part in found] == [["a", "c", "e"], ["b"], ["d"]]
     assert [[item.name for item in part.claims] for part in found] == [["one", "two"], [], ["solo"]]
     assert [part.placements for part in found] == [
-        (Placement("x", tuple(pods("a0"))), Placement("y", tuple(pods("a1", "a2", "e1")))),
-        (Placement("x", tuple(pods("b1"))),),
+        (Placement("x", references("a0")), Placement("y", references("a1", "a2", "e1"))),
+        (Placement("x", references("b1")),),
         (),
     ]
     assert [part.paid for part in found] == [3.0, 1.0, 1.0]
@@ -284,7 +266,7 @@ def test_parts_that_a_limit_makes_depend_on_each_other_are_one() -> None:
     relocation = Relocation(
         (first, second),
         (frozenset("c"), frozenset("b")),
-        {"b": {"x": pods("b1")}, "c": {"x": pods("c1")}},
+        {"b": {"x": references("b1")}, "c": {"x": references("c1")}},
         {},
         NO_PACKING,
         join,
@@ -293,7 +275,7 @@ def test_parts_that_a_limit_makes_depend_on_each_other_are_one() -> None:
     assert asked == [[["a"], ["b"], ["c"], ["d"]]]
     assert [[node.name for node in part.nodes] for part in found] == [["a"], ["b", "c"], ["d"]]
     assert [item.name for item in found[1].claims] == ["two", "one"]
-    assert found[1].placements == (Placement("x", tuple(pods("b1", "c1"))),)
+    assert found[1].placements == (Placement("x", references("b1", "c1")),)
     assert found[1].pools == {"p", "q"}
 
 
@@ -314,8 +296,8 @@ def proposal(
 
 def test_commands_without_replacements_become_one_that_says_what_all_of_them_do() -> None:
     with_claim = proposal("m", replacements=[claim("t")])
-    first = proposal("z", placements=[Placement("x", tuple(pods("z2"))), Placement("y", tuple(pods("z1")))])
-    second = proposal("a", "b", saved=0.25, placements=[Placement("x", tuple(pods("a1")))])
+    first = proposal("z", placements=[Placement("x", references("z2")), Placement("y", references("z1"))])
+    second = proposal("a", "b", saved=0.25, placements=[Placement("x", references("a1"))])
     merged, kept = merged_proposals([first, with_claim, second])
     assert kept == with_claim
     assert merged == DisruptionProposal(
@@ -323,7 +305,7 @@ def test_commands_without_replacements_become_one_that_says_what_all_of_them_do(
         Method.CONSOLIDATION,
         ("a", "b", "z"),
         (),
-        (Placement("x", tuple(pods("a1", "z2"))), Placement("y", tuple(pods("z1")))),
+        (Placement("x", references("a1", "z2")), Placement("y", references("z1"))),
         0.35,
         3,
         "3 of $0.3500 an hour become 0",

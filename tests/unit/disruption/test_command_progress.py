@@ -35,7 +35,7 @@ COMMAND = DisruptionCommand(
 REMOVING = replace(COMMAND, state=CommandState.REMOVING)
 
 
-def claims(**states: ClaimState | None) -> dict[str, NodeClaim]:
+def in_states(**states: ClaimState | None) -> dict[str, NodeClaim]:
     known = {name.replace("_", "-"): state for name, state in states.items()}
     return {
         name: node_claim(cluster="c", name=name, node_pool="p", node_class="n", state=state, failure="no capacity")
@@ -46,34 +46,34 @@ def claims(**states: ClaimState | None) -> dict[str, NodeClaim]:
 
 WAITING: dict[str, tuple[dict[str, NodeClaim], CommandStep]] = {
     "just begun": (
-        claims(old_a=S.INITIALIZED, old_b=S.INITIALIZED, new=S.PLANNED),
+        in_states(old_a=S.INITIALIZED, old_b=S.INITIALIZED, new=S.PLANNED),
         CommandStep(CommandState.WAITING, (("old-a", S.DISRUPTING), ("old-b", S.DISRUPTING))),
     ),
     "half marked": (
-        claims(old_a=S.DISRUPTING, old_b=S.INITIALIZED, new=S.INITIALIZED),
+        in_states(old_a=S.DISRUPTING, old_b=S.INITIALIZED, new=S.INITIALIZED),
         CommandStep(CommandState.WAITING, (("old-b", S.DISRUPTING),)),
     ),
-    "waiting": (claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.REGISTERED), CommandStep(CommandState.WAITING)),
+    "waiting": (in_states(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.REGISTERED), CommandStep(CommandState.WAITING)),
     "replaced": (
-        claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.INITIALIZED),
+        in_states(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.INITIALIZED),
         CommandStep(CommandState.REMOVING, (("old-a", S.DRAINING), ("old-b", S.DRAINING))),
     ),
     "replacement failed": (
-        claims(old_a=S.DISRUPTING, old_b=S.INITIALIZED, new=S.FAILED),
+        in_states(old_a=S.DISRUPTING, old_b=S.INITIALIZED, new=S.FAILED),
         CommandStep(CommandState.UNDONE, (("old-a", S.INITIALIZED),), "replacement new: no capacity"),
     ),
     "replacement forgotten": (
-        claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=None),
+        in_states(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=None),
         CommandStep(
             CommandState.UNDONE, (("old-a", S.INITIALIZED), ("old-b", S.INITIALIZED)), "replacement new: it is gone"
         ),
     ),
     "one target interrupted": (
-        claims(old_a=S.DRAINING, old_b=S.DISRUPTING, new=S.INITIALIZED),
+        in_states(old_a=S.DRAINING, old_b=S.DISRUPTING, new=S.INITIALIZED),
         CommandStep(CommandState.REMOVING, (("old-b", S.DRAINING),)),
     ),
     "all targets gone": (
-        claims(old_a=S.GONE, old_b=S.TERMINATING, new=S.LAUNCHED),
+        in_states(old_a=S.GONE, old_b=S.TERMINATING, new=S.LAUNCHED),
         CommandStep(CommandState.DONE, why="its nodes left on their own"),
     ),
 }
@@ -85,7 +85,7 @@ def test_a_command_that_waits(known: dict[str, NodeClaim], step: CommandStep) ->
 
 
 def test_a_command_whose_replacements_take_too_long_is_undone() -> None:
-    known = claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.LAUNCHED)
+    known = in_states(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.LAUNCHED)
     assert next_step(COMMAND, known, 1000.0 + READY_S - 1).to is CommandState.WAITING
     late = next_step(COMMAND, known, 1000.0 + READY_S)
     assert late.to is CommandState.UNDONE
@@ -104,31 +104,31 @@ FAILED = {
 
 @pytest.mark.parametrize(("other", "to", "moves"), FAILED.values(), ids=FAILED.keys())
 def test_nodes_never_come_back_beside_what_was_to_replace_them(other: S, to: CommandState, moves: dict[str, S]) -> None:
-    known = claims(old_a=S.DISRUPTING, old_b=S.INITIALIZED, new=S.FAILED, more=other)
+    known = in_states(old_a=S.DISRUPTING, old_b=S.INITIALIZED, new=S.FAILED, more=other)
     step = next_step(PAIRED, known, 1001.0)
     assert (step.to, dict(step.moves)) == (to, moves)
 
 
 def test_a_launch_without_an_outcome_does_not_keep_a_command_for_ever() -> None:
-    known = claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.FAILED, more=S.LAUNCHING)
+    known = in_states(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.FAILED, more=S.LAUNCHING)
     assert next_step(PAIRED, known, 1000.0 + READY_S).to is CommandState.UNDONE
 
 
 @pytest.mark.parametrize(("new", "more"), [(S.INITIALIZED, S.REGISTERED), (S.REGISTERED, S.INITIALIZED)])
 def test_a_command_waits_for_all_of_its_replacements(new: S, more: S) -> None:
-    known = claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=new, more=more)
+    known = in_states(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=new, more=more)
     assert next_step(PAIRED, known, 1001.0) == CommandStep(CommandState.WAITING)
-    ready = claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.INITIALIZED, more=S.INITIALIZED)
+    ready = in_states(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.INITIALIZED, more=S.INITIALIZED)
     assert next_step(PAIRED, ready, 1001.0).to is CommandState.REMOVING
 
 
 REMOVALS: dict[str, tuple[dict[str, NodeClaim], CommandStep]] = {
     "died before draining": (
-        claims(old_a=S.DISRUPTING, old_b=S.DRAINING),
+        in_states(old_a=S.DISRUPTING, old_b=S.DRAINING),
         CommandStep(CommandState.REMOVING, (("old-a", S.DRAINING),)),
     ),
-    "draining": (claims(old_a=S.DRAINING, old_b=S.TERMINATING), CommandStep(CommandState.REMOVING)),
-    "gone": (claims(old_a=S.GONE), CommandStep(CommandState.DONE)),
+    "draining": (in_states(old_a=S.DRAINING, old_b=S.TERMINATING), CommandStep(CommandState.REMOVING)),
+    "gone": (in_states(old_a=S.GONE), CommandStep(CommandState.DONE)),
 }
 
 
@@ -138,17 +138,17 @@ def test_a_command_that_removes(known: dict[str, NodeClaim], step: CommandStep) 
 
 
 SLEEPING: dict[str, tuple[dict[str, NodeClaim], CommandStep]] = {
-    "both leave": (claims(old_a=S.DRAINING, old_b=S.TERMINATING), CommandStep(CommandState.REMOVING)),
+    "both leave": (in_states(old_a=S.DRAINING, old_b=S.TERMINATING), CommandStep(CommandState.REMOVING)),
     "one is back": (
-        claims(old_a=S.INITIALIZED, old_b=S.DRAINING),
+        in_states(old_a=S.INITIALIZED, old_b=S.DRAINING),
         CommandStep(CommandState.REMOVING, why="awake again", spared=("old-a",)),
     ),
     "one is back, the other has gone": (
-        claims(old_a=S.GONE, old_b=S.INITIALIZED),
+        in_states(old_a=S.GONE, old_b=S.INITIALIZED),
         CommandStep(CommandState.DONE, why="awake again", spared=("old-b",)),
     ),
     "both are back": (
-        claims(old_a=S.INITIALIZED, old_b=S.INITIALIZED),
+        in_states(old_a=S.INITIALIZED, old_b=S.INITIALIZED),
         CommandStep(CommandState.UNDONE, why="awake again"),
     ),
 }
@@ -165,9 +165,9 @@ def test_a_command_of_sleep_gives_up_nodes_that_are_in_service_again(
 
 def test_without_replacements_nothing_is_waited_for() -> None:
     deletion = replace(COMMAND, replacements=())
-    begun = next_step(deletion, claims(old_a=S.INITIALIZED, old_b=S.INITIALIZED), 1001.0)
+    begun = next_step(deletion, in_states(old_a=S.INITIALIZED, old_b=S.INITIALIZED), 1001.0)
     assert begun.moves == (("old-a", S.DISRUPTING), ("old-b", S.DISRUPTING))
-    assert next_step(deletion, claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING), 1002.0).to is CommandState.REMOVING
+    assert next_step(deletion, in_states(old_a=S.DISRUPTING, old_b=S.DISRUPTING), 1002.0).to is CommandState.REMOVING
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_without_replacements_nothing_is_waited_for() -> None:
 def test_what_a_command_gives_up_is_taken_from_its_savings_down_to_nothing(
     saved: float, hourly: float, left: float
 ) -> None:
-    known = {"old-a": with_fields(claims(old_a=S.DISRUPTING)["old-a"], hourly=hourly)}
+    known = {"old-a": with_fields(in_states(old_a=S.DISRUPTING)["old-a"], hourly=hourly)}
     assert fields_without(replace(COMMAND, savings_hourly=saved), {"old-a"}, known) == {
         "targets": ("old-b",),
         "nodes": ("node-b",),

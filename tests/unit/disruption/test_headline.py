@@ -9,50 +9,31 @@ from msgspec.structs import replace
 
 from shiplap.disruption.commands import Decision, DisruptionProposal, Method, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
-from shiplap.manifests.nodeclaim import PodReference
 from shiplap.records import disruption_record as disruptions
 from shiplap.records import scheduling_record as records
 from shiplap.records.disruption_record import DisruptionRecord, Headline, headline
 from shiplap.records.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.scheduling_plan import (
-    LaunchChoice,
     OfferingRisk,
     Placement,
     Plan,
-    PlannedClaim,
     RiskOfLaunch,
     Unschedulable,
 )
 from shiplap.scheduling.model.snapshot import Snapshot
+from tests.builders.claims import planned_claim, references
 
 NOW = 1_700_000_000.0
+PODS = references(*map(str, range(10)), namespace="web")
 SNAPSHOT = Snapshot(cluster="blue", now=NOW, epoch=41)
-
-
-def claim(name: str, pods: int, price: float, pool: str = "flex") -> PlannedClaim:
-    return PlannedClaim(
-        name=name,
-        node_pool=pool,
-        node_class="default",
-        tier=0,
-        requirements=(),
-        taints=(),
-        labels={},
-        instance_types=("m5.large",),
-        launch=LaunchChoice("m5.large", "a", "spot", price),
-        requests={},
-        pods=tuple(map(pod, range(pods))),
-    )
-
-
-def pod(number: int) -> PodReference:
-    return PodReference("web", f"pod-{number}")
+A = planned_claim(name="a", node_pool="flex", price=0.14, pods=PODS[:2])
+B = planned_claim(name="b", node_pool="flex", price=0.07, pods=PODS[:1])
 
 
 def test_a_plan_on_commitments_says_what_they_pay() -> None:
-    plan = Plan((replace(claim("a", 2, 0.14), covered=0.14), replace(claim("b", 1, 0.07), covered=0.0121)))
+    plan = Plan((replace(A, covered=0.14), replace(B, covered=0.0121)))
     assert scheduled(plan).text == "3 pods → 2 nodes, 0.21 USD/h, flex; commitments pay 0.15 USD/h"
-    in_part = Plan((replace(claim("a", 2, 0.14), covered=0.0), claim("b", 1, 0.07)))
+    in_part = Plan((replace(A, covered=0.0), B))
     assert scheduled(in_part).text == "3 pods → 2 nodes, 0.21 USD/h, flex"
 
 
@@ -69,15 +50,16 @@ def disrupted(*commands: DisruptionProposal) -> Headline:
 
 def test_a_plan() -> None:
     plan = Plan(
-        (claim("a", 2, 0.14), claim("b", 1, 0.07)),
-        (Placement("node", (pod(7), pod(8))),),
-        (Unschedulable(pod(9), "too big"),),
+        (A, B),
+        (Placement("node", PODS[7:9]),),
+        (Unschedulable(PODS[9], "too big"),),
     )
     found = scheduled(plan)
     assert (found.at, found.kind) == (int(NOW), "schedule")
     assert found.record.startswith("blue/2023-11-14/221320-41-")
     assert found.text == "3 pods → 2 nodes, 0.21 USD/h, flex; 2 pods on nodes that are there; 1 pod without a place"
-    both = Plan((claim("a", 1, 0.5), claim("b", 0, 0.25, "static")))
+    static = planned_claim(name="c", node_pool="static", price=0.25)
+    both = Plan((planned_claim(node_pool="flex", price=0.5, pods=PODS[:1]), static))
     assert scheduled(both).text == "1 pod → 2 nodes, 0.75 USD/h, flex, static"
     assert scheduled(Plan()).text == "nothing to launch"
     assert scheduled(Plan((), plan.existing_nodes)).text == "2 pods on nodes that are there"
@@ -87,8 +69,8 @@ def test_a_plan() -> None:
 def test_a_plan_that_weighed_the_risk_of_spot() -> None:
     offered = OfferingRisk("m5.large/a", 70_000, 10, 100)
     left_out = [RiskOfLaunch(40, offered, offered, left_out=number) for number in (12, 3)]
-    plan = Plan(tuple(replace(claim(name, 1, 0.07), spot_risk=risk) for name, risk in zip("ab", left_out, strict=True)))
-    watched = Plan((replace(claim("a", 1, 0.07), spot_risk=replace(left_out[0], observed=True)),))
+    plan = Plan(tuple(replace(B, name=name, spot_risk=risk) for name, risk in zip("ab", left_out, strict=True)))
+    watched = Plan((replace(B, spot_risk=replace(left_out[0], observed=True)),))
 
     assert scheduled(plan).text == "2 pods → 2 nodes, 0.14 USD/h, flex; spot risk: 15 of 80 offerings left out"
     assert scheduled(watched).text.endswith("spot risk: 12 of 40 offerings would be left out")
@@ -96,7 +78,11 @@ def test_a_plan_that_weighed_the_risk_of_spot() -> None:
 
 def test_a_decision_to_disrupt() -> None:
     merged = DisruptionProposal(
-        Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("n1", "n2", "n3"), (claim("c", 3, 0.1),), savings_hourly=0.21
+        Reason.UNDERUTILIZED,
+        Method.CONSOLIDATION,
+        ("n1", "n2", "n3"),
+        (planned_claim(pods=PODS[:3]),),
+        savings_hourly=0.21,
     )
     found = disrupted(merged, DisruptionProposal(Reason.EMPTY, Method.EMPTINESS, ("n4",)))
     assert found.kind == "disrupt"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -23,9 +24,10 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.planned_pods import STARTING_S
 from shiplap.scheduling.model.snapshot import ClusterView, SchedulingSettings, Snapshot
 from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S, Reservations, held_by, units_left
-from tests.builders import pods
 from tests.builders.claims import node_claim
-from tests.builders.pools import pool
+from tests.builders.nodes import node as any_node
+from tests.builders.pods import pod as any_pod
+from tests.builders.pools import pool, rule
 from tests.conformance.given import csi_driver
 
 NOON = datetime(2027, 1, 15, 12, 0, tzinfo=UTC).timestamp()
@@ -78,18 +80,8 @@ def snapshot(**fields: Any) -> DisruptionSnapshot:
     return DisruptionSnapshot(scheduling=Snapshot(**known | fields))
 
 
-def node(name: str = "n", *, created: float | None = NOON - 50, ready: bool | None = True) -> Node:
-    metadata = {"name": name} if created is None else {"name": name, "creationTimestamp": rfc3339(created)}
-    conditions = [{"type": "DiskPressure", "status": "False"}]
-    if ready is not None:
-        conditions.append({"type": "Ready", "status": str(ready)})
-    return msgspec.convert({"metadata": metadata, "status": {"conditions": conditions}}, Node)
-
-
-def claim(state: ClaimState = ClaimState.INITIALIZED, **fields: Any) -> NodeClaim:
-    return node_claim(**{"name": "c", "state": state, "created_at": NOON - 100, "changed_at": NOON - 20} | fields)
-
-
+node = partial(any_node, born=rfc3339(NOON - 50))
+claim = partial(node_claim, state=ClaimState.INITIALIZED, created_at=NOON - 100, changed_at=NOON - 20)
 READY_BY = NOON - 50 + STARTING_S
 
 
@@ -97,17 +89,17 @@ READY_BY = NOON - 50 + STARTING_S
     ("claims", "nodes", "expected"),
     [
         ([], [node()], {READY_BY}),
-        ([claim(node_name="n")], [node()], set()),
+        ([claim(node_name="node")], [node()], set()),
         ([claim(node_name="other")], [node()], {READY_BY}),
-        ([claim(node_name="n", created_at=0.0)], [node()], {READY_BY}),
-        ([claim(node_name="n")], [node(ready=False)], {READY_BY}),
-        ([claim(node_name="n")], [node(ready=None)], set()),
-        ([], [node("a", created=None), node("b")], {READY_BY}),
+        ([claim(node_name="node", created_at=0.0)], [node()], {READY_BY}),
+        ([claim(node_name="node")], [node(ready=False)], {READY_BY}),
+        ([claim(node_name="node")], [node(ready=None)], set()),
+        ([], [node("a", born=None), node("b")], {READY_BY}),
         ([claim(node_name="a")], [node("a"), node("b")], {READY_BY}),
-        ([claim(ClaimState.LAUNCHED)], [], {NOON - 20 + SHOWN_AFTER_S}),
-        ([claim(ClaimState.REGISTERED)], [], {NOON - 20 + SHOWN_AFTER_S}),
-        ([claim(ClaimState.LAUNCHING)], [], set()),
-        ([claim(ClaimState.DISRUPTING)], [], set()),
+        ([claim(state=ClaimState.LAUNCHED)], [], {NOON - 20 + SHOWN_AFTER_S}),
+        ([claim(state=ClaimState.REGISTERED)], [], {NOON - 20 + SHOWN_AFTER_S}),
+        ([claim(state=ClaimState.LAUNCHING)], [], set()),
+        ([claim(state=ClaimState.DISRUPTING)], [], set()),
     ],
 )
 def test_when_nodes_have_had_time_to_start_or_are_counted_by_ec2(
@@ -124,11 +116,8 @@ def test_when_nodes_have_had_time_to_get_a_driver_that_is_demanded(demanded: boo
     assert set(plan_moments(seen)) == ({READY_BY} if demanded else set())
 
 
-def pod(name: str = "p", phase: str = "Running", started: float | None = NOON - 30, value: str | None = None) -> Pod:
-    marks = {} if value is None else {labels.DO_NOT_DISRUPT: value}
-    return pods.pod(name, annotations=marks, phase=phase, started_at=started)
-
-
+pod = partial(any_pod, phase="Running", started_at=NOON - 30)
+PROTECTED, LONG, UNREAD = ({labels.DO_NOT_DISRUPT: value} for value in ("true", "10m", "nonsense"))
 ENDS = NOON - 30 + 600
 
 
@@ -137,15 +126,15 @@ ENDS = NOON - 30 + 600
     [
         ([pod()], []),
         ([pod(phase="Pending")], []),
-        ([pod(phase="Pending", started=None)], []),
-        ([pod(value="10m")], [ENDS]),
-        ([pod(phase="Pending", value="10m")], [ENDS]),
-        ([pod(value="true")], []),
-        ([pod(value="10m", started=None)], []),
-        ([pod(value="nonsense")], []),
-        ([pod("a", value="true"), pod("b", value="10m")], [ENDS]),
-        ([pod("a", value="nonsense"), pod("b", value="10m")], [ENDS]),
-        ([pod("a"), pod("b", value="10m")], [ENDS]),
+        ([pod(phase="Pending", started_at=None)], []),
+        ([pod(annotations=LONG)], [ENDS]),
+        ([pod(phase="Pending", annotations=LONG)], [ENDS]),
+        ([pod(annotations=PROTECTED)], []),
+        ([pod(annotations=LONG, started_at=None)], []),
+        ([pod(annotations=UNREAD)], []),
+        ([pod("a", annotations=PROTECTED), pod("b", annotations=LONG)], [ENDS]),
+        ([pod("a", annotations=UNREAD), pod("b", annotations=LONG)], [ENDS]),
+        ([pod("a"), pod("b", annotations=LONG)], [ENDS]),
     ],
 )
 def test_when_pods_lose_their_protection(pods: list[Pod], expected: list[float]) -> None:
@@ -225,7 +214,7 @@ def test_pods_are_where_the_plan_for_those_that_wait_puts_them(
     fields: dict[str, str], homes: dict[tuple[str, str], str], there: str | None
 ) -> None:
     owner = {"kind": fields.get("owner", "ReplicaSet"), "name": "o", "controller": True, "apiVersion": "v1", "uid": "u"}
-    made = pods.pod("p", node=fields.get("on", ""), metadata={"ownerReferences": [owner]})
+    made = any_pod("p", node=fields.get("on", ""), metadata={"ownerReferences": [owner]})
     made = replace(made, status=replace(made.status, nominated_node_name=fields.get("nominated", "")))
     placed = list(with_plan_applied([made], homes, {"stays", "other", "gone"} - {"gone"}, {"gone"}))
     assert [item.spec.node_name for item in placed] == ([] if there is None else [there])
@@ -264,10 +253,6 @@ def test_what_is_promised_to_claims_that_ec2_does_not_count_yet_is_not_left(
 ) -> None:
     tables: Any = [Table(cr_1=3, cr_2=5), Table(cr_1=2)]
     assert units_left(tables, claims, NOON) == left
-
-
-def rule(key: str, operator: str, *values: str) -> Any:
-    return {"key": key, "operator": operator, "values": list(values)}
 
 
 @pytest.mark.parametrize(

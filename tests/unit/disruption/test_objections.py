@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,34 +13,15 @@ from shiplap.disruption.commands import Reason
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
-from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.scheduling.model.protected_pods import pdb_limits_of, protected_by
+from tests.builders.pods import pod as any_pod
 
 NOW = 1_700_000_000.0
 COST = "controller.kubernetes.io/pod-deletion-cost"
 PROTECTED = {labels.DO_NOT_DISRUPT: "true"}
 NODE = msgspec.convert({"metadata": {"name": "n"}}, Node)
-
-
-def pod(
-    owner: str = "ReplicaSet",
-    *,
-    annotations: dict[str, str] | None = None,
-    ending: bool = False,
-    phase: str = "Running",
-    priority: int = 0,
-) -> Pod:
-    owners = [{"kind": owner, "name": "owner", "uid": "1", "controller": True}]
-    metadata: dict[str, Any] = {
-        "name": "p",
-        "namespace": "d",
-        "ownerReferences": owners,
-        "annotations": annotations or {},
-    }
-    if ending:
-        metadata["deletionTimestamp"] = rfc3339(NOW + 30)
-    body = {"metadata": metadata, "spec": {"priority": priority}, "status": {"phase": phase}}
-    return msgspec.convert(body, Pod)
+pod = partial(any_pod, phase="Running", owner="owner", owner_kind="ReplicaSet")
+covered = partial(any_pod, labels={"a": "b"}, phase="Running", ready=True)
 
 
 def against(reason: Reason, *pods: Pod, has_deadline: bool = False) -> str:
@@ -50,12 +32,12 @@ def against(reason: Reason, *pods: Pod, has_deadline: bool = False) -> str:
     ("item", "stays"),
     [
         (pod(), True),
-        (pod("DaemonSet"), False),
+        (pod(owner_kind="DaemonSet"), False),
         (pod(annotations={COST: str(-(2**31))}), False),
         (pod(annotations={COST: str(-(2**27))}), False),
         (pod(annotations={COST: str(1 - 2**27)}), True),
         (pod(annotations=PROTECTED), True),
-        (pod("DaemonSet", annotations=PROTECTED), True),
+        (pod(owner_kind="DaemonSet", annotations=PROTECTED), True),
     ],
     ids=["any", "of a DaemonSet", "cheaper than none", "costs nothing", "costs least", "protected", "protected daemon"],
 )
@@ -70,13 +52,13 @@ def test_an_empty_node_stays_for_a_pod_that_came_meanwhile(item: Pod, stays: boo
 def test_pods_that_end_or_have_ended_are_no_objection(reason: Reason, annotations: dict[str, str], owner: str) -> None:
     limits = pdb_limits_of((), ())
     for item in (
-        pod(owner, annotations=annotations, ending=True),
-        pod(owner, annotations=annotations, phase="Succeeded"),
-        pod(owner, annotations=annotations, phase="Failed"),
+        pod(owner_kind=owner, annotations=annotations, deleting=True),
+        pod(owner_kind=owner, annotations=annotations, phase="Succeeded"),
+        pod(owner_kind=owner, annotations=annotations, phase="Failed"),
     ):
         assert against(reason, item) == ""
         assert protected_by(item, limits, NOW) == ""
-    assert (protected_by(pod(owner, annotations=annotations), limits, NOW) != "") == bool(annotations)
+    assert (protected_by(pod(owner_kind=owner, annotations=annotations), limits, NOW) != "") == bool(annotations)
 
 
 @pytest.mark.parametrize(
@@ -120,8 +102,8 @@ def test_pods_that_cost_less_than_nothing_make_their_node_no_cheaper() -> None:
 
 
 def test_an_ended_pod_hides_no_objection_behind_it() -> None:
-    assert against(Reason.EMPTY, pod(ending=True), pod(annotations=PROTECTED)) != ""
-    assert against(Reason.EMPTY, pod(phase="Succeeded"), pod()) == "pod d/p has come to node n"
+    assert against(Reason.EMPTY, pod(deleting=True), pod(annotations=PROTECTED)) != ""
+    assert against(Reason.EMPTY, pod(phase="Succeeded"), pod()) == "pod default/pod has come to node n"
 
 
 @pytest.mark.parametrize(("value", "stays"), [("true", True), ("false", False), ("truex", False)])
@@ -135,17 +117,11 @@ def test_a_node_that_says_so_itself_stays(value: str, stays: bool) -> None:
 
 
 def budget(**spec: Any) -> PodDisruptionBudget:
-    body = {"metadata": {"name": "b", "namespace": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, **spec}}
-    return msgspec.convert(body, PodDisruptionBudget)
-
-
-def covered(name: str, *, namespace: str = "d", phase: str = "Running", ready: bool = True) -> Pod:
-    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     body = {
-        "metadata": {"name": name, "namespace": namespace, "labels": {"a": "b"}},
-        "status": {"phase": phase, "conditions": conditions},
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, **spec},
     }
-    return msgspec.convert(body, Pod)
+    return msgspec.convert(body, PodDisruptionBudget)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -153,8 +129,8 @@ def test_pods_that_have_ended_are_not_counted_by_a_budget(phase: str) -> None:
     """Of two pods one may be missing: with a pod that has ended the other must stay."""
     both = [covered("p"), covered("q", phase=phase)]
     limits = pdb_limits_of([budget(minAvailable=1)], both)
-    assert list(limits.by_pod) == ["d/p"]
-    assert "pdb d/b" in protected_by(both[0], limits, NOW)
+    assert list(limits.by_pod) == ["default/p"]
+    assert "pdb default/b" in protected_by(both[0], limits, NOW)
     assert protected_by(covered("p"), pdb_limits_of([budget(minAvailable=1)], [covered("p"), covered("q")]), NOW) == ""
 
 
@@ -185,4 +161,4 @@ def test_a_pod_without_a_namespace_is_in_the_default_one() -> None:
     unreadable = msgspec.convert(
         {"metadata": {"name": "b", "namespace": "default"}, "spec": {"minAvailable": "half"}}, PodDisruptionBudget
     )
-    assert list(pdb_limits_of([unreadable], [bare, covered("q")]).by_pod) == [bare.key]
+    assert list(pdb_limits_of([unreadable], [bare, covered("q", namespace="d")]).by_pod) == [bare.key]

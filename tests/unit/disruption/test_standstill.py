@@ -31,7 +31,7 @@ HOUR_S = 3600
 NIGHT = datetime(2027, 1, 15, 21, 50, tzinfo=UTC).timestamp()
 
 
-def cluster(**fields: object) -> LivingCluster:
+def settled_cluster(**fields: object) -> LivingCluster:
     """Two full nodes and nothing to do."""
     settled = LivingCluster([pool(after="5m", **fields)], [SMALL, LARGE], now=NIGHT)  # type: ignore[arg-type]
     settled.create(pod(f"p{number}", cpu="1800m") for number in range(2))
@@ -55,14 +55,14 @@ def with_nodes(snapshot: DisruptionSnapshot, change: Callable[[str], str]) -> Di
 
 
 def test_what_only_looks_different_is_not_decided_anew() -> None:
-    snapshot, last = cluster().disruption_snapshot(), LastDecision()
+    snapshot, last = settled_cluster().disruption_snapshot(), LastDecision()
     first = last(snapshot)
     assert first.commands == ()
     assert last(later(with_nodes(snapshot, lambda version: version + "1"), 60)) is first
 
 
 def test_a_pod_that_came_is_seen() -> None:
-    grown, last = cluster(), LastDecision()
+    grown, last = settled_cluster(), LastDecision()
     first = last(grown.disruption_snapshot())
     grown.create([pod("another", cpu="100m")])
     assert last(grown.disruption_snapshot()) is not first
@@ -81,14 +81,14 @@ def versioned(snapshot: DisruptionSnapshot, *, pods: str, claims: int) -> Disrup
 
 @pytest.mark.parametrize(("pods", "claims"), [("8", 3), ("7", 4)])
 def test_another_version_of_a_pod_or_a_claim_is_another_pod_or_claim(pods: str, claims: int) -> None:
-    snapshot, last = cluster().disruption_snapshot(), LastDecision()
+    snapshot, last = settled_cluster().disruption_snapshot(), LastDecision()
     first = last(versioned(snapshot, pods="7", claims=3))
     assert last(versioned(snapshot, pods="7", claims=3)) is first
     assert last(versioned(snapshot, pods=pods, claims=claims)) is not first
 
 
 def test_a_pod_without_a_version_is_compared_as_a_whole() -> None:
-    snapshot, last = cluster().disruption_snapshot(), LastDecision()
+    snapshot, last = settled_cluster().disruption_snapshot(), LastDecision()
     view = snapshot.scheduling.view
     bare = [replace(item, metadata=replace(item.metadata, resource_version="")) for item in view.pods]
     changed = [replace(item, metadata=replace(item.metadata, labels={"new": "label"})) for item in bare]
@@ -103,7 +103,7 @@ def test_a_pod_without_a_version_is_compared_as_a_whole() -> None:
 
 
 def test_a_decision_that_commands_something_is_made_again() -> None:
-    emptied, last = cluster(), LastDecision()
+    emptied, last = settled_cluster(), LastDecision()
     emptied.delete([min(emptied.pods)])
     first = last(emptied.disruption_snapshot())
     assert first.commands
@@ -113,20 +113,20 @@ def test_a_decision_that_commands_something_is_made_again() -> None:
 
 
 def test_however_little_happens_it_is_made_again_after_a_while() -> None:
-    snapshot, last = cluster().disruption_snapshot(), LastDecision()
+    snapshot, last = settled_cluster().disruption_snapshot(), LastDecision()
     first = last(snapshot)
     assert last(later(snapshot, LONGEST_S - 1)) is first
     assert last(later(snapshot, LONGEST_S)) is not first
 
 
 def test_a_clock_that_was_set_back_is_not_trusted() -> None:
-    snapshot, last = cluster().disruption_snapshot(), LastDecision()
+    snapshot, last = settled_cluster().disruption_snapshot(), LastDecision()
     first = last(snapshot)
     assert last(later(snapshot, -1)) is not first
 
 
 def test_nodes_of_static_pools_change_with_every_second() -> None:
-    snapshot = cluster(replicas=2).disruption_snapshot()
+    snapshot = settled_cluster(replicas=2).disruption_snapshot()
     assert holds_until(snapshot) <= snapshot.scheduling.now
     manifests = snapshot.scheduling.manifests
     beside = replace(manifests, node_pools=(*manifests.node_pools, pool("other")))
@@ -214,7 +214,7 @@ def test_it_is_made_again_when_a_time_is_up(
     look: Callable[[LivingCluster], DisruptionSnapshot], fields: dict[str, str]
 ) -> None:
     """Each in thirty seconds."""
-    snapshot, last = look(cluster(**fields)), LastDecision()
+    snapshot, last = look(settled_cluster(**fields)), LastDecision()
     first = last(snapshot)
     assert last(later(snapshot, 29)) is first
     assert last(later(snapshot, 30)) is not first
@@ -224,7 +224,7 @@ def test_it_is_made_again_when_a_time_is_up(
 def test_it_is_made_again_when_a_budget_begins_or_ends(schedule: str, duration: str) -> None:
     """Ten to midnight, when all of these change."""
     budget = {"nodes": "0", "schedule": schedule, "duration": duration}
-    snapshot, last = cluster(budgets=[budget]).disruption_snapshot(), LastDecision()
+    snapshot, last = settled_cluster(budgets=[budget]).disruption_snapshot(), LastDecision()
     assert datetime.fromtimestamp(snapshot.scheduling.now, UTC).minute == 50
     first = last(snapshot)
     assert last(later(snapshot, 599)) is first
@@ -235,7 +235,7 @@ def test_it_is_made_again_when_a_budget_begins_or_ends(schedule: str, duration: 
 def test_it_is_made_again_when_a_budget_of_another_time_zone_begins(zone: str, minutes: int) -> None:
     """Ten to midnight in UTC; ten to nine in Tokyo, and twenty-five to six in Kathmandu. Nothing changes before."""
     schedule = "0 9 * * *" if zone == "Asia/Tokyo" else "0 6 * * *"
-    made = cluster(
+    made = settled_cluster(
         budgets=[{"nodes": "0", "schedule": schedule, "duration": "8h"}],
         annotations={"shiplap.dev/disruption-time-zone": zone},
     )
@@ -247,7 +247,7 @@ def test_it_is_made_again_when_a_budget_of_another_time_zone_begins(zone: str, m
 
 
 def test_a_budget_that_cannot_be_read_says_the_same_at_any_time() -> None:
-    snapshot = cluster(budgets=[{"nodes": "0", "schedule": "never", "duration": "8h"}]).disruption_snapshot()
+    snapshot = settled_cluster(budgets=[{"nodes": "0", "schedule": "never", "duration": "8h"}]).disruption_snapshot()
     assert holds_until(snapshot) == pytest.approx(snapshot.scheduling.now + LONGEST_S, abs=1)
 
 
@@ -288,7 +288,7 @@ def test_it_is_what_would_be_decided(
 
 
 def test_a_node_that_changed_is_seen() -> None:
-    snapshot, last = cluster().disruption_snapshot(), LastDecision()
+    snapshot, last = settled_cluster().disruption_snapshot(), LastDecision()
     first = last(snapshot)
     view = snapshot.scheduling.view
     nodes = tuple(replace(node, spec=replace(node.spec, unschedulable=True)) for node in view.nodes)
@@ -297,7 +297,7 @@ def test_a_node_that_changed_is_seen() -> None:
 
 
 def test_a_pod_whose_protection_cannot_be_read_hides_no_other() -> None:
-    settled = cluster()
+    settled = settled_cluster()
     for key, value in zip(sorted(settled.pods), ("soon", "10m"), strict=True):
         item = settled.pods[key]
         meta = replace(item.metadata, annotations={labels.DO_NOT_DISRUPT: value})
@@ -309,7 +309,7 @@ def test_a_pod_whose_protection_cannot_be_read_hides_no_other() -> None:
 
 @pytest.mark.parametrize(("phase", "moment"), [("Pending", 30.0), ("Running", None)])
 def test_a_pod_that_should_have_started_is_looked_at_when_its_time_is_up(phase: str, moment: float | None) -> None:
-    settled = cluster()
+    settled = settled_cluster()
     key = min(settled.pods)
     item = settled.pods[key]
     status = replace(item.status, phase=phase, start_time=rfc3339(settled.now - UNSTARTED_S + 30))
@@ -320,7 +320,7 @@ def test_a_pod_that_should_have_started_is_looked_at_when_its_time_is_up(phase: 
 
 
 def test_only_nodes_with_a_pod_that_has_not_started_are_looked_at_when_its_time_is_up() -> None:
-    settled = cluster()
+    settled = settled_cluster()
     known = tuple(
         NodeHistory(name, initialized_at=settled.now - 3000, last_pod_event_at=settled.now - UNSTARTED_S + 30)
         for name in sorted(settled.nodes)
@@ -336,7 +336,7 @@ def test_only_nodes_with_a_pod_that_has_not_started_are_looked_at_when_its_time_
 
 def test_a_moment_that_is_now_is_still_to_come() -> None:
     """Nothing is said of it: a decision made right at a moment is made again right after it."""
-    snapshot = cluster().disruption_snapshot()
+    snapshot = settled_cluster().disruption_snapshot()
     until = holds_until(snapshot)
     at = replace(snapshot, scheduling=replace(snapshot.scheduling, now=until + 0.001))
     assert holds_until(at) == pytest.approx(until)

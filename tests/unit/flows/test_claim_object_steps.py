@@ -30,7 +30,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap_lab.fakes.stores import FakeMemory
-from tests.builders.claims import node_claim
+from tests.builders.claims import node_claim, running_claim
 from tests.builders.nodes import node_object
 from tests.integration.flows.stage import Stage
 
@@ -210,10 +210,6 @@ def known(
     return disruption_of_claims(claims, settings, context)
 
 
-def claim(name: str = "c", state: ClaimState = ClaimState.INITIALIZED, **fields: Any) -> NodeClaim:
-    return node_claim(name=name, cluster="demo", node_name=f"n-{name}", state=state, **fields)
-
-
 @pytest.mark.parametrize(
     ("state", "failure", "reason"),
     [
@@ -228,7 +224,7 @@ def test_the_reason_of_a_claim_that_leaves_is_that_of_its_command(
     stage: Stage, state: ClaimState, failure: str, reason: str | None
 ) -> None:
     expected = {} if reason is None else {"c": ClaimDisruption(reason)}
-    assert known(stage, claim(state=state, failure=failure)) == expected
+    assert known(stage, running_claim("c", state=state, failure=failure)) == expected
 
 
 def test_the_targets_of_commands_under_way_have_their_reason(stage: Stage) -> None:
@@ -239,31 +235,35 @@ def test_the_targets_of_commands_under_way_have_their_reason(stage: Stage) -> No
         reason=Reason.DRIFTED,
         method=Method.DRIFT,
         targets=("a", "b"),
-        nodes=("n-a", "n-b"),
+        nodes=("node-a", "node-b"),
         replacements=("new",),
     )
     stage.state.commit(stage.name, 0, (), [command])
-    claims = [claim("a", ClaimState.DISRUPTING), claim("b"), claim("new", ClaimState.LAUNCHED)]
+    claims = [
+        running_claim("a", state=ClaimState.DISRUPTING),
+        running_claim("b"),
+        running_claim("new", state=ClaimState.LAUNCHED),
+    ]
     assert known(stage, *claims) == {"a": ClaimDisruption("Drifted"), "b": ClaimDisruption("Drifted")}
     assert known(stage, claims[1], claims[2]) == {}
 
 
 def test_what_disruption_remembers_of_a_node_is_that_of_its_claim(stage: Stage) -> None:
-    seen = NodeHistory("n-a", last_pod_event_at=50.0, initialized_at=40.0, drifted_at=60.0)
-    quiet = NodeHistory("n-b", last_pod_event_at=30.0, initialized_at=70.0)
-    told = known(stage, claim("a"), claim("b"), claim("d"), histories=[seen, quiet])
+    seen = NodeHistory("node-a", last_pod_event_at=50.0, initialized_at=40.0, drifted_at=60.0)
+    quiet = NodeHistory("node-b", last_pod_event_at=30.0, initialized_at=70.0)
+    told = known(stage, *map(running_claim, "abd"), histories=[seen, quiet])
     assert told == {"a": ClaimDisruption("", True, 50.0, 50.0), "b": ClaimDisruption("", False, 30.0, 70.0)}
 
 
 def test_without_disruption_or_its_memory_only_reasons_are_known(stage: Stage) -> None:
-    history = NodeHistory("n-c", last_pod_event_at=50.0)
-    assert known(stage, claim(), histories=[history], enabled=False) == {}
-    assert disruption_of_claims([claim()], stage.settings, stage.context) == {}
+    history = NodeHistory("node-c", last_pod_event_at=50.0)
+    assert known(stage, running_claim("c"), histories=[history], enabled=False) == {}
+    assert disruption_of_claims([running_claim("c")], stage.settings, stage.context) == {}
 
 
 def test_a_memory_that_cannot_be_read_leaves_what_is_shown_as_it_is(stage: Stage) -> None:
     stage.faults.on("before", "memory.load", StoreError("down"))
-    assert known(stage, claim()) is None
+    assert known(stage, running_claim("c")) is None
     assert stage.meter.counts == {"StatusesNotWritten": 1.0}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -18,15 +17,22 @@ from shiplap.flows.schedule.foreign_nodes import (
     unverified_types,
 )
 from shiplap.instances.catalog.type_catalog import InstanceType
-from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.ports import Instance
 from shiplap.scheduling.model.snapshot import NodeClassCatalog
+from tests.builders.nodes import node as any_node
 from tests.integration.flows.stage import Stage
 
 GIB = 2**30
 CAPACITY = {"cpu": 2000, "memory": 8 * GIB, "pods": 29}
 OVERHEAD = {"cpu": 100, "memory": GIB}
+
+
+def joined(name: str = "n", **fields: Any) -> Node:
+    """A node of 2 vCPUs and 8 GiB whose kubelet has our settings."""
+    sizes = {"cpu": "1900m", "memory": "7Gi", "pods": "29", "capacity": {"cpu": "2", "memory": "8Gi", "pods": "29"}}
+    known = {"instance_type": "m5.large", "provider_id": f"aws:///a/i-{name}", "born": None}
+    return any_node(name, **sizes | known | fields)
 
 
 def kind(name: str = "m5.large", **fields: Any) -> InstanceType:
@@ -39,17 +45,6 @@ def kind(name: str = "m5.large", **fields: Any) -> InstanceType:
         "kubelet_hash": "k",
     }
     return InstanceType(name=name, requirements=(), **known | fields)
-
-
-def node(name: str = "n", instance_id: str = "", *, of: str = "m5.large", created: str = "", **spoilt: Any) -> Node:
-    capacity = {"cpu": "2", "memory": "8Gi", "pods": "29", **spoilt.get("capacity", {})}
-    allocatable = {"cpu": "1900m", "memory": "7Gi", "pods": "29", **spoilt.get("allocatable", {})}
-    metadata: dict[str, Any] = {"name": name, "labels": {labels.INSTANCE_TYPE: of}}
-    if created:
-        metadata["creationTimestamp"] = created
-    provider_id = spoilt.get("provider_id", f"aws:///a/{instance_id or f'i-{name}'}")
-    status = {"capacity": capacity, "allocatable": allocatable}
-    return msgspec.convert({"metadata": metadata, "spec": {"providerID": provider_id}, "status": status}, Node)
 
 
 @pytest.mark.parametrize(
@@ -91,35 +86,35 @@ def test_only_types_that_nobody_has_verified_and_that_have_an_ami_are_asked_for(
 @pytest.mark.parametrize(
     "odd",
     [
-        node(of="m5.xlarge"),
-        node(provider_id="kind://local/n"),
-        node(capacity={"memory": "0"}),
-        node(allocatable={"memory": "5Gi"}),
-        node(capacity={"pods": "110"}),
+        joined(instance_type="m5.xlarge"),
+        joined(provider_id="kind://local/n"),
+        joined(capacity={"cpu": "2", "memory": "0", "pods": "29"}),
+        joined(memory="5Gi"),
+        joined(capacity={"cpu": "2", "memory": "8Gi", "pods": "110"}),
     ],
 )
 def test_a_node_that_can_teach_nothing_is_not_asked_about_and_hides_no_other(odd: Node) -> None:
-    found = promising_nodes([node("z"), odd], {"m5.large": [kind()]})
+    found = promising_nodes([joined("z"), odd], {"m5.large": [kind()]})
     assert list(found) == ["i-z"]
 
 
 def test_one_of_several_kinds_is_enough_to_be_asked_about() -> None:
     kinds = [kind(overhead={"memory": 2 * GIB}), kind()]
-    assert list(promising_nodes([node()], {"m5.large": kinds})) == ["i-n"]
+    assert list(promising_nodes([joined()], {"m5.large": kinds})) == ["i-n"]
 
 
 def test_the_newest_few_of_each_type_are_asked_about_by_name() -> None:
     """Nodes without a creation time count as oldest; of equally old nodes the first by name comes first."""
-    nodes = [node(f"n{number:02}", created=f"2026-01-{number + 1:02}T00:00:00Z") for number in range(12)]
-    nodes += [node("undated"), node("other", of="m5.xlarge")]
+    nodes = [joined(f"n{number:02}", born=f"2026-01-{number + 1:02}T00:00:00Z") for number in range(12)]
+    nodes += [joined("undated"), joined("other", instance_type="m5.xlarge")]
     types = {"m5.large": [kind()], "m5.xlarge": [kind("m5.xlarge")]}
     assert list(promising_nodes(nodes, types)) == [*(f"i-n{number:02}" for number in range(4, 12)), "i-other"]
-    twins = [node(f"t{number}", created="2026-01-01T00:00:00Z") for number in reversed(range(10))]
+    twins = [joined(f"t{number}", born="2026-01-01T00:00:00Z") for number in reversed(range(10))]
     assert list(promising_nodes(twins, types)) == [f"i-t{number}" for number in range(8)]
 
 
 def test_each_type_learns_from_the_first_node_of_its_ami() -> None:
-    nodes = {"i-1": node("n1"), "i-2": node("n2"), "i-3": node("n3")}
+    nodes = {"i-1": joined("n1"), "i-2": joined("n2"), "i-3": joined("n3")}
     types = {"m5.large": [kind(), kind(ami="ami-2"), kind(ami="ami-3")]}
     amis = {"i-1": "ami-other", "i-2": "ami-1", "i-3": "ami-1"}
     (seen,) = observations("demo", nodes, amis, types, 7.0)
@@ -131,12 +126,12 @@ def test_each_type_learns_from_the_first_node_of_its_ami() -> None:
 
 def test_types_of_other_settings_learn_each_from_a_node_of_theirs() -> None:
     types = {"m5.large": [kind(), kind(kubelet_hash="k2"), kind(kubelet_hash="k3", overhead={"memory": 2 * GIB})]}
-    seen = observations("demo", {"i-1": node("n1")}, {"i-1": "ami-1"}, types, 7.0)
+    seen = observations("demo", {"i-1": joined("n1")}, {"i-1": "ami-1"}, types, 7.0)
     assert [item.kubelet_hash for item in seen] == ["k", "k2"]
 
 
 def test_each_type_of_an_ami_learns_from_a_node_of_its_own() -> None:
-    nodes = {"i-1": node("n1"), "i-2": node("n2", of="c5.large")}
+    nodes = {"i-1": joined("n1"), "i-2": joined("n2", instance_type="c5.large")}
     types = {"m5.large": [kind()], "c5.large": [kind("c5.large")]}
     seen = observations("demo", nodes, dict.fromkeys(nodes, "ami-1"), types, 7.0)
     assert [(item.instance_type, item.node) for item in seen] == [("m5.large", "n1"), ("c5.large", "n2")]
@@ -145,7 +140,7 @@ def test_each_type_of_an_ami_learns_from_a_node_of_its_own() -> None:
 def test_without_an_answer_of_ec2_nothing_is_learned_and_estimates_do() -> None:
     stage = Stage()
     stage.faults.on("before", "compute.images", AwsError("denied", code="UnauthorizedOperation"))
-    assert learn_from_foreign_nodes("demo", [node()], [NodeClassCatalog("a", (kind(),))], stage.context) is False
+    assert learn_from_foreign_nodes("demo", [joined()], [NodeClassCatalog("a", (kind(),))], stage.context) is False
     assert stage.meter.counts == {"StrangersNotRead": 1.0}
 
 
@@ -158,7 +153,7 @@ def test_what_was_learned_is_stored_and_counted(ami: str, learned: bool) -> None
     stage = Stage()
     runs(stage, "i-n", ami)
     catalogs = [NodeClassCatalog("a", (kind(),))]
-    assert learn_from_foreign_nodes("demo", [node()], catalogs, stage.context) is learned
+    assert learn_from_foreign_nodes("demo", [joined()], catalogs, stage.context) is learned
     assert len(stage.capacity.all()) == int(learned)
     assert stage.meter.counts == ({"TypesLearnedFromOthers": 1.0} if learned else {})
 
@@ -169,20 +164,20 @@ def test_a_node_that_has_reported_is_not_seen_again_each_minute() -> None:
     runs(stage, "i-n", "ami-1")
     runs(stage, "i-other", "ami-1")
     catalogs = [NodeClassCatalog("a", (kind(),))]
-    broken = node(capacity={"memory": "1034Mi"}, allocatable={"memory": "10Mi"})
+    broken = joined(memory="10Mi", capacity={"cpu": "2", "memory": "1034Mi", "pods": "29"})
     assert learn_from_foreign_nodes("demo", [broken], catalogs, stage.context)
     stage.clock.advance(60)
     assert not learn_from_foreign_nodes("demo", [broken], catalogs, stage.context)
     assert [entry.reported[0].seen_at for entry in stage.capacity.all()] == [stage.clock.now() - 60]
-    assert learn_from_foreign_nodes("demo", [broken, node("other")], catalogs, stage.context), "another one teaches"
+    assert learn_from_foreign_nodes("demo", [broken, joined("other")], catalogs, stage.context), "another one teaches"
 
 
 def test_a_node_that_has_reported_teaches_types_of_other_settings() -> None:
     stage = Stage()
     runs(stage, "i-n", "ami-1")
-    assert learn_from_foreign_nodes("demo", [node()], [NodeClassCatalog("a", (kind(),))], stage.context)
+    assert learn_from_foreign_nodes("demo", [joined()], [NodeClassCatalog("a", (kind(),))], stage.context)
     both = [NodeClassCatalog("a", (kind(), kind(kubelet_hash="k2")))]
-    assert learn_from_foreign_nodes("demo", [node()], both, stage.context)
+    assert learn_from_foreign_nodes("demo", [joined()], both, stage.context)
     assert sorted((entry.kubelet_hash, entry.version) for entry in stage.capacity.all()) == [("k", 1), ("k2", 1)]
 
 
@@ -191,11 +186,11 @@ def test_nodes_of_another_cluster_that_have_reported_hide_none_of_the_same_name(
     runs(stage, "i-n", "ami-1")
     catalogs = [NodeClassCatalog("a", (kind(),))]
     for cluster in ("demo", "other"):
-        assert learn_from_foreign_nodes(cluster, [node()], catalogs, stage.context)
+        assert learn_from_foreign_nodes(cluster, [joined()], catalogs, stage.context)
 
 
 def test_without_a_node_that_may_teach_ec2_is_not_asked() -> None:
     stage = Stage()
     catalogs = [NodeClassCatalog("a", (replace(kind(), verified=True),))]
-    assert not learn_from_foreign_nodes("demo", [node()], catalogs, stage.context)
+    assert not learn_from_foreign_nodes("demo", [joined()], catalogs, stage.context)
     assert stage.faults.points == []

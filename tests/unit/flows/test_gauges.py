@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import msgspec
 import pytest
@@ -15,33 +16,15 @@ from shiplap.instances.catalog.ec2_catalog import Catalog, TypePrices
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import MEMORY
 from shiplap.manifests.claim_rules import ClaimRule
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_lab.fakes.signals import FakeMeter
-from tests.builders.claims import node_claim
+from tests.builders.claims import references, running_claim
+from tests.builders.pods import pod
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage
 
 GIB = 2**30
-
-
-def claim(name: str, *, pool: str = "general", tier: int = 0, state: ClaimState = ClaimState.INITIALIZED) -> NodeClaim:
-    return node_claim(
-        cluster=CLUSTER,
-        name=name,
-        node_pool=pool,
-        node_class="default",
-        tier=tier,
-        state=state,
-        instance_id=f"i-{name}",
-        instance_type="m5.large",
-        hourly=0.04,
-        allocatable={MEMORY: 7 * GIB},
-        pods=(PodReference("default", name, f"uid-{name}"),),
-    )
-
-
-def pod(name: str, created: str | None) -> Pod:
-    return msgspec.convert({"metadata": {"name": name, "uid": f"uid-{name}", "creationTimestamp": created}}, Pod)
+claim = partial(running_claim, cluster=CLUSTER, node_pool="general", hourly=0.04, allocatable={MEMORY: 7 * GIB})
 
 
 def test_nodes_are_counted_by_pool_and_tier_and_weighed_against_list_prices() -> None:
@@ -131,7 +114,7 @@ def test_pods_are_counted_where_they_run_and_by_how_long_they_wait() -> None:
 
 def test_a_node_of_a_users_node_claim_is_of_no_pool() -> None:
     stage = Stage()
-    cluster_metrics.measure_nodes(CLUSTER, [claim("a", pool="")], stage.context)
+    cluster_metrics.measure_nodes(CLUSTER, [claim("a", node_pool="")], stage.context)
     assert stage.meter.seen["Nodes"] == [(1, (("cluster", CLUSTER), ("pool", "none"), ("tier", "0")))]
 
 
@@ -157,12 +140,13 @@ def test_pods_that_another_autoscaler_has_do_not_wait_for_us() -> None:
 
 def test_the_age_of_a_thousand_pods_is_told_by_a_hundred_of_them() -> None:
     meter = FakeMeter()
-    claims = [claim(f"p{n}") for n in range(1000)]
-    pods = [pod(f"p{n}", f"2026-01-01T00:{n // 60:02}:{n % 60:02}Z") for n in range(1000)]
+    claims = [claim(f"p{n}", pods=references(f"p{n}")) for n in range(1000)]
+    pods = [
+        pod(f"p{n}", metadata={"creationTimestamp": f"2026-01-01T00:{n // 60:02}:{n % 60:02}Z"}) for n in range(1000)
+    ]
+    pods += [pod("p0"), pod("other", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"})]
 
-    cluster_metrics.measure_waits(
-        claims, [*pods, pod("p0", None), pod("other", "2026-01-01T00:00:00Z")], 1_767_226_800.0, meter
-    )
+    cluster_metrics.measure_waits(claims, pods, 1_767_226_800.0, meter)
 
     ages = [value for value, _ in meter.seen["PodAge"]]
     assert len(ages) == 100
@@ -172,14 +156,8 @@ def test_the_age_of_a_thousand_pods_is_told_by_a_hundred_of_them() -> None:
 
 def test_pods_that_still_run_have_not_waited() -> None:
     meter = FakeMeter()
-    running = msgspec.convert(
-        {
-            "metadata": {"name": "a", "uid": "uid-a", "creationTimestamp": "2026-01-01T00:00:00Z"},
-            "spec": {"nodeName": "node-1"},
-        },
-        Pod,
-    )
-    cluster_metrics.measure_waits([claim("a")], [running], 1_767_226_800.0, meter)
+    running = pod("a", node="node-1", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"})
+    cluster_metrics.measure_waits([claim("a", pods=references("a"))], [running], 1_767_226_800.0, meter)
     assert meter.counts == {}
 
 

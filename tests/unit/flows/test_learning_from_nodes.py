@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 import msgspec
 import pytest
 
 from shiplap.flows.learn import learn, learn_from_joined, seems_broken
 from shiplap.instances.capacity.learned_capacity import shortfall
-from shiplap.kubernetes.objects import Node, is_ready
+from shiplap.kubernetes.objects import NodeStatus, is_ready
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
-from tests.builders.claims import node_claim
+from tests.builders.claims import running_claim
+from tests.builders.nodes import node as any_node
 from tests.integration.flows.stage import Stage
 
-
-def node(
-    name: str = "n", *, cpu: str = "2", memory: str = "8Gi", conditions: tuple[Mapping[str, str], ...] = ()
-) -> Node:
-    amounts = {"cpu": cpu, "memory": memory, "pods": "29"}
-    status = {"capacity": amounts, "allocatable": amounts, "conditions": conditions}
-    return msgspec.convert({"metadata": {"name": name}, "status": status}, Node)
+node = partial(any_node, cpu="2", memory="8Gi", pods="29")
+claim = partial(
+    running_claim,
+    cluster="demo",
+    ami="ami-1",
+    kubelet_hash="k",
+    requests={"cpu": 2000, "memory": 8 * 2**30},
+    pods=(PodReference("default", "a", "uid-a"), PodReference("default", "b"), PodReference("x", "c", "uid-c")),
+)
 
 
 @pytest.mark.parametrize(
@@ -38,20 +41,7 @@ def node(
     ],
 )
 def test_a_node_is_ready_if_kubelet_says_so(conditions: tuple[Mapping[str, str], ...], ready: bool) -> None:
-    assert is_ready(node(conditions=conditions).status) is ready
-
-
-def claim(name: str = "c", **fields: Any) -> NodeClaim:
-    known: dict[str, Any] = {
-        "cluster": "demo",
-        "instance_id": f"i-{name}",
-        "instance_type": "m5.large",
-        "ami": "ami-1",
-        "kubelet_hash": "k",
-        "requests": {"cpu": 2000, "memory": 8 * 2**30},
-        "pods": (PodReference("default", "a", "uid-a"), PodReference("default", "b"), PodReference("x", "c", "uid-c")),
-    }
-    return node_claim(name=name, **known | fields)
+    assert is_ready(msgspec.convert({"conditions": conditions}, NodeStatus)) is ready
 
 
 def test_a_node_that_is_as_planned_teaches_and_marks_no_pod() -> None:
@@ -59,7 +49,7 @@ def test_a_node_that_is_as_planned_teaches_and_marks_no_pod() -> None:
     assert learn(stage.context, claim(), node()) == {}
     (learned,) = stage.capacity.all()
     (seen,) = learned.recent
-    assert (learned.ami, learned.instance_type, learned.kubelet_hash, seen.node) == ("ami-1", "m5.large", "k", "n")
+    assert (learned.ami, learned.instance_type, learned.kubelet_hash, seen.node) == ("ami-1", "m5.large", "k", "node")
     assert stage.state.read("demo", stage.clock.now()).missed_pods == frozenset()
 
 

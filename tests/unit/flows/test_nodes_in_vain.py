@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,14 +31,11 @@ from shiplap.flows.planning.futile_launches import (
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import (
     Node,
-    NodeSpec,
     ObjectMeta,
-    OwnerReference,
     Pod,
     PodSpec,
     PodStatus,
     Taint,
-    Toleration,
 )
 from shiplap.kubernetes.taints import DISRUPTED
 from shiplap.kubernetes.timestamps import rfc3339
@@ -46,34 +44,12 @@ from shiplap.ports import FUTILE_FOR_S, DecisionState, Refusals
 from shiplap.scheduling.model.planned_pods import needs_room_elsewhere
 from shiplap.scheduling.model.snapshot import ClusterView
 from tests.builders.claims import node_claim
+from tests.builders.nodes import node
+from tests.builders.pods import pod_of_kind
 from tests.integration.flows.stage import CLUSTER, Stage
 
 NOW = 1_000_000.0
-
-
-def pod(
-    name: str,
-    kind: str = "a",
-    *,
-    node: str = "",
-    phase: str = "Pending",
-    ending: bool = False,
-    nominated: str = "",
-    owner: str = "ReplicaSet",
-    uid: str | None = None,
-    tolerations: tuple[Toleration, ...] = (),
-) -> Pod:
-    return Pod(
-        metadata=ObjectMeta(
-            name=name,
-            namespace="default",
-            uid=f"uid-{name}" if uid is None else uid,
-            deletion_timestamp=rfc3339(NOW) if ending else None,
-            owner_references=(OwnerReference(kind=owner, name="owner", controller=True),),
-        ),
-        spec=PodSpec(node_name=node, node_selector={"kind": kind}, tolerations=tolerations),
-        status=PodStatus(phase=phase, nominated_node_name=nominated),
-    )
+pod = partial(pod_of_kind, phase="Pending")
 
 
 def claim(
@@ -83,13 +59,6 @@ def claim(
     refs = tuple(PodReference("default", item, f"uid-{item}") for item in pods)
     known = {"node_name": f"node-{name}", "changed_at": NOW - ago_s, "created_at": NOW - ago_s - 60, "pods": refs}
     return node_claim(cluster=CLUSTER, name=name, state=state, **known | fields)
-
-
-def node(name: str, *taints: Taint, unschedulable: bool = False, **marks: str) -> Node:
-    return Node(
-        metadata=ObjectMeta(name=f"node-{name}", labels=dict(marks)),
-        spec=NodeSpec(taints=taints, unschedulable=unschedulable),
-    )
 
 
 def view(*pods: Pod, nodes: tuple[Node, ...] = ()) -> ClusterView:
@@ -134,7 +103,7 @@ def test_nodes_that_have_been_complete_are_judged_at_once_and_others_never(state
     "others",
     [
         [pod("p", node="node-x")],
-        [pod("p", ending=True)],
+        [pod("p", deleting=True)],
         [pod("p", phase="Failed")],
         [pod("p"), pod("other", node="node-x")],
         [],
@@ -158,7 +127,7 @@ def test_nodes_that_tell_nothing_hide_none_that_do() -> None:
         claim("c", "p", created_at=NOW - 7000),
         claim("d", "p", *(item.metadata.name for item in (*moving, *waiting)), created_at=NOW - 6000),
     ]
-    seen = view(pod("p"), pod("other", node="node-c"), *moving, *waiting, nodes=(node("d"),))
+    seen = view(pod("p"), pod("other", node="node-c"), *moving, *waiting, nodes=(node("node-d"),))
     found = refused(claims, seen, {}, NOW)
     assert {uid: item.claims for uid, item in found.items()} == dict.fromkeys(
         ["uid-p", *(item.metadata.uid for item in waiting)], ("d",)
@@ -169,7 +138,7 @@ def test_a_pod_is_noted_beside_siblings_that_run_on_its_nodes_and_only_it_pauses
     """Each of three nodes took one of its two pods and not the other: no node is in vain, and the pod still waits."""
     claims = [claim(name, "p", f"q{name}", ago_s=600 + 100 * place) for place, name in enumerate("xyz")]
     siblings = [pod(f"q{name}", node=f"node-{name}", phase="Running") for name in "xyz"]
-    seen = view(pod("p"), pod("r"), *siblings, nodes=tuple(map(node, "xyz")))
+    seen = view(pod("p"), pod("r"), *siblings, nodes=tuple(node(f"node-{name}") for name in "xyz"))
     assert judge_nodes(claims, seen, NOW).futile == ()
     noted = refused(claims, seen, {}, NOW)
     assert {uid: item.claims for uid, item in noted.items()} == {"uid-p": ("z", "y", "x")}
@@ -193,13 +162,13 @@ def test_a_node_that_turned_out_too_small_or_never_came_is_not_in_vain(fields: d
 
 
 def test_daemons_and_pods_that_end_leave_a_node_empty() -> None:
-    others = [pod("d", node="node-x", owner="DaemonSet"), pod("e", node="node-x", ending=True)]
+    others = [pod("d", node="node-x", owner_kind="DaemonSet"), pod("e", node="node-x", deleting=True)]
     assert names(judge_nodes([claim("x", "p")], view(pod("p"), *others), NOW).futile) == ["x"]
 
 
 def test_one_pod_that_runs_where_it_should_is_enough_and_tells_when_its_kind_was_last_taken() -> None:
     claims = [claim(name, "p", "q", ago_s=ago_s) for name, ago_s in (("x", 600), ("y", 300), ("z", 900))]
-    on = [pod(f"q{name}", "b", node=f"node-{name}", uid="uid-q") for name in "xyz"]
+    on = [pod(f"q{name}", "b", node=f"node-{name}", metadata={"uid": "uid-q"}) for name in "xyz"]
     found = judge_nodes(claims, view(pod("p"), *on), NOW)
     assert found.futile == ()
     assert found.taken_at == {pod_kind(on[0]): NOW - 360}
@@ -211,7 +180,7 @@ def test_pods_are_of_one_kind_if_what_they_ask_of_a_node_is_the_same() -> None:
     assert pod_kind(one) == pod_kind(pod("q", node="n", phase="Running"))
     others = [
         pod("p", "b"),
-        pod("p", tolerations=(Toleration(operator="Exists"),)),
+        pod("p", tolerations=[{"operator": "Exists"}]),
         Pod(metadata=ObjectMeta(name="p", namespace="other"), spec=one.spec),
         Pod(metadata=one.metadata, spec=PodSpec(node_selector={"kind": "a"}, scheduler_name="own")),
     ]
@@ -262,8 +231,10 @@ def test_only_so_many_names_are_remembered_the_newest_ones() -> None:
 
 def test_a_pod_without_a_uid_is_not_spoken_of() -> None:
     for own in (claim("x", "p"), claim("x", pods=(PodReference("default", "p", ""),))):
-        assert refused([own], view(pod("p", uid="")), {}, NOW) == {}
-    assert hold_back(view(pod("p", uid="")), [claim("x", "p")], {}, {}, NOW) == HeldBackPods(view(pod("p", uid="")))
+        assert refused([own], view(pod("p", metadata={"uid": ""})), {}, NOW) == {}
+    assert hold_back(view(pod("p", metadata={"uid": ""})), [claim("x", "p")], {}, {}, NOW) == HeldBackPods(
+        view(pod("p", metadata={"uid": ""}))
+    )
 
 
 def test_what_is_noted_is_written_and_counted() -> None:
@@ -414,20 +385,20 @@ def test_a_node_that_took_one_of_the_kind_since_ends_the_suspicion(created_ago_s
 
 def test_a_pod_whose_complete_node_is_closed_gets_no_other_before_it_is_judged() -> None:
     young = claim("n", "p", ago_s=5)
-    closed = [node("n", unschedulable=True), node("n", Taint("k", "v", "NoSchedule"))]
+    closed = [node("node-n", cordoned=True), node("node-n", taints=(Taint("k", "NoSchedule", "v"),))]
     for there in closed:
         found = hold_back(view(pod("p"), nodes=(there,)), [young], {}, {}, NOW)
         assert (held(found)[0], found.unschedulable) == ("p", ())
     gone = hold_back(view(pod("p")), [young], {}, {}, NOW)
     assert held(gone)[0] == "p"
-    tolerant = pod("p", tolerations=(Toleration(key="k", operator="Exists"),))
-    for item, there in ((pod("p"), node("n")), (tolerant, closed[1])):
+    tolerant = pod("p", tolerations=[{"key": "k", "operator": "Exists"}])
+    for item, there in ((pod("p"), node("node-n")), (tolerant, closed[1])):
         assert held(hold_back(view(item, nodes=(there,)), [young], {}, {}, NOW)) == ["q", "r", "s"]
 
 
 def test_a_pod_that_is_nominated_to_a_node_that_exists_is_never_left_out() -> None:
     known = {"uid-p": tried(FREE, 10), "uid-q": tried(FREE, 10)}
-    seen = view(pod("p", nominated="node-n"), pod("q", nominated="node-x"), nodes=(node("n"),))
+    seen = view(pod("p", nominated="node-n"), pod("q", nominated="node-x"), nodes=(node("node-n"),))
     found = hold_back(seen, [], known, {}, NOW)
     assert held(found) == ["q", "r", "s"]
     assert [item.pod.name for item in found.unschedulable] == ["q"]
@@ -475,15 +446,15 @@ def test_a_pod_for_which_no_node_is_launched_now_keeps_none() -> None:
 
 
 def test_all_claims_are_looked_at_only_if_a_pod_waits_and_something_is_known_or_a_node_is_empty() -> None:
-    empty = node("n", **{labels.INITIALIZED: "true", labels.NODE_CLAIM: "c"})
+    empty = node("node-n", labels={labels.INITIALIZED: "true", labels.NODE_CLAIM: "c"})
     waiting = view(pod("p"), nodes=(empty,))
     assert may_be_held(waiting, (), {}, {})
     assert not may_be_held(view(nodes=(empty,)), (), {}, {})
     assert not may_be_held(view(pod("p"), pod("q", node="node-n"), nodes=(empty,)), (), {}, {})
-    assert may_be_held(view(pod("p"), pod("q", node="node-n", owner="DaemonSet"), nodes=(empty,)), (), {}, {})
-    assert not may_be_held(view(pod("p"), nodes=(node("n", **{labels.NODE_CLAIM: "c"}),)), (), {}, {})
-    assert not may_be_held(view(pod("p"), nodes=(node("n", **{labels.INITIALIZED: "true"}),)), (), {}, {})
-    other = node("m", **{labels.INITIALIZED: "true", labels.NODE_CLAIM: "d"})
+    assert may_be_held(view(pod("p"), pod("q", node="node-n", owner_kind="DaemonSet"), nodes=(empty,)), (), {}, {})
+    assert not may_be_held(view(pod("p"), nodes=(node("node-n", labels={labels.NODE_CLAIM: "c"}),)), (), {}, {})
+    assert not may_be_held(view(pod("p"), nodes=(node("node-n", labels={labels.INITIALIZED: "true"}),)), (), {}, {})
+    other = node("node-m", labels={labels.INITIALIZED: "true", labels.NODE_CLAIM: "d"})
     assert may_be_held(view(pod("p"), pod("q", node="node-n"), nodes=(empty, other)), (), {}, {})
     assert may_be_held(view(pod("p")), (), {"uid-x": tried(1, 1)}, {})
     assert may_be_held(view(pod("p")), (), {}, {"n": NOW})
@@ -492,7 +463,7 @@ def test_all_claims_are_looked_at_only_if_a_pod_waits_and_something_is_known_or_
 
 # Pods of nodes that are being drained
 
-FOREIGN = Taint("k", "v", "NoSchedule")
+FOREIGN = Taint("k", "NoSchedule", "v")
 
 
 def drained(*pods: Pod, state: ClaimState = ClaimState.DRAINING, **fields: Any) -> tuple[NodeClaim, tuple[Pod, ...]]:
@@ -504,11 +475,11 @@ def drained(*pods: Pod, state: ClaimState = ClaimState.DRAINING, **fields: Any) 
 @pytest.mark.parametrize(
     ("there", "in_vain"),
     [
-        (node("x", FOREIGN), True),
-        (node("x", unschedulable=True), True),
-        (node("x"), False),
-        (node("x", DISRUPTED), False),
-        (node("y"), False),
+        (node("node-x", taints=(FOREIGN,)), True),
+        (node("node-x", cordoned=True), True),
+        (node("node-x"), False),
+        (node("node-x", taints=(DISRUPTED,)), False),
+        (node("node-y"), False),
     ],
 )
 def test_a_node_for_a_pod_not_evicted_yet_is_in_vain_only_if_others_closed_it(there: Node, in_vain: bool) -> None:
@@ -522,15 +493,15 @@ def test_a_node_for_a_pod_not_evicted_yet_is_in_vain_only_if_others_closed_it(th
 @pytest.mark.parametrize("state", [ClaimState.INITIALIZED, ClaimState.DISRUPTING])
 def test_pods_of_a_node_that_may_stay_do_not_wait(state: ClaimState) -> None:
     old, pods = drained(pod("p"), state=state)
-    assert refused([old, claim("x", "p")], view(*pods, nodes=(node("x", FOREIGN),)), {}, NOW) == {}
+    assert refused([old, claim("x", "p")], view(*pods, nodes=(node("node-x", taints=(FOREIGN,)),)), {}, NOW) == {}
 
 
 def test_pods_of_a_deleted_node_wait_but_not_those_that_must_not_be_disrupted() -> None:
     _, pods = drained(pod("p"), pod("q"))
     kept = replace(pods[1], metadata=replace(pods[1].metadata, annotations={labels.DO_NOT_DISRUPT: "true"}))
-    gone = Node(metadata=ObjectMeta(name="node-old", deletion_timestamp=rfc3339(NOW)))
-    others = [pod("r", node="node-stays", phase="Running"), pod("s", ending=True), pod("t", phase="Failed")]
-    nodes = (gone, node("stays"))
+    gone = node("node-old", deleting=True)
+    others = [pod("r", node="node-stays", phase="Running"), pod("s", deleting=True), pod("t", phase="Failed")]
+    nodes = (gone, node("node-stays"))
     assert set(waiting_pods(view(pods[0], kept, *others, nodes=nodes), (), NOW)) == {"uid-p"}
 
 
@@ -556,7 +527,7 @@ def test_after_nodes_in_vain_none_is_launched_for_a_pod_that_is_not_evicted_yet(
 
 def test_a_pod_not_evicted_yet_gets_no_other_node_before_its_closed_one_is_judged() -> None:
     old, pods = drained(pod("p"))
-    seen = view(*pods, nodes=(node("x", FOREIGN),))
+    seen = view(*pods, nodes=(node("node-x", taints=(FOREIGN,)),))
     found = hold_back(seen, [old, claim("x", "p", ago_s=5)], {}, {}, NOW)
     assert not needs_room_elsewhere(found.view.pods[0], NOW)
     assert found.unschedulable == ()
@@ -594,7 +565,7 @@ def test_kinds_share_what_the_windows_leave_the_one_that_has_waited_longest_firs
 def test_equally_old_pods_of_a_kind_are_tried_by_name() -> None:
     known = {f"uid-{name}": of_kind("a", 1) for name in "pqrs"}
     assert held(hold_back(view(*map(pod, "srqp")), [], known, {}, NOW)) == ["s"]
-    swapped = [pod(name, uid=f"uid-{uid}") for name, uid in zip("pqrs", "srqp", strict=True)]
+    swapped = [pod(name, metadata={"uid": f"uid-{uid}"}) for name, uid in zip("pqrs", "srqp", strict=True)]
     assert held(hold_back(view(*swapped), [], known, {}, NOW)) == ["s"]
 
 
@@ -602,7 +573,7 @@ def test_no_other_node_is_tried_for_a_kind_while_one_is_complete_and_not_judged_
     """Its pod has been noted before, and the pause is over."""
     known = {f"uid-{name}": of_kind("a", 1) for name in "pqrs"}
     young = claim("n", "p", ago_s=PATIENCE_S - 1)
-    found = hold_back(view(*map(pod, "pqrs"), nodes=(node("n"),)), [young], known, {}, NOW)
+    found = hold_back(view(*map(pod, "pqrs"), nodes=(node("node-n"),)), [young], known, {}, NOW)
     assert held(found) == ["p", "q", "r", "s"]
 
 
@@ -618,10 +589,14 @@ def test_nodes_on_their_way_count_against_the_windows_if_they_are_for_suspects(k
 
 def test_a_pod_without_a_namespace_is_told_of_in_the_default_one() -> None:
     bare = Pod(
-        metadata=ObjectMeta(name="p", namespace="", uid="uid-p"), spec=PodSpec(), status=PodStatus(phase="Pending")
+        metadata=ObjectMeta(name="p", namespace="", uid="uid-p"),
+        spec=PodSpec(),
+        status=PodStatus(phase="Pending"),
     )
     other = Pod(
-        metadata=ObjectMeta(name="q", namespace="n", uid="uid-q"), spec=PodSpec(), status=PodStatus(phase="Pending")
+        metadata=ObjectMeta(name="q", namespace="n", uid="uid-q"),
+        spec=PodSpec(),
+        status=PodStatus(phase="Pending"),
     )
     known = {
         item.metadata.uid: Refusals(("c",) * FREE, NOW - 10, FREE, NOW - 900, pod_kind(item)) for item in (bare, other)

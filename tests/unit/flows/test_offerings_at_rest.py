@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,11 +26,12 @@ from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference, PreferredSpot
 from shiplap.ports import DecisionState, FleetOverride, OfferingFailure, UnavailableOffering
 from shiplap.scheduling.model.scheduling_plan import Unschedulable
-from tests.builders.claims import node_claim
+from tests.builders.claims import node_claim, node_claims
 from tests.conformance.catalogues import fake_type
 from tests.integration.flows.stage import Stage
 
 NOW = 1_700_000_000.0
+claims = partial(node_claims, cluster="demo")
 CLASS = EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec())
 
 
@@ -40,11 +42,6 @@ def failed(name: str, zone: str = "a", kind: str = "on-demand", failures: int = 
 def sold(*names: str, zones: str = "a", kind: str = "on-demand", reservation: str = "") -> dict[str, InstanceType]:
     offerings = tuple(Offering(zone, kind, 1.0, reservation_id=reservation) for zone in zones)
     return {name: structs.replace(fake_type(name), offerings=offerings) for name in names}
-
-
-def claims(number: int, *types: str, node_class: str = "default", **fields: Any) -> list[NodeClaim]:
-    known = {"node_class": node_class, "instance_types": types, "cluster": "demo"}
-    return [node_claim(name=f"c{place:03}", **known | fields) for place in range(number)]
 
 
 def allowed(

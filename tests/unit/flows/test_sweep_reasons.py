@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,29 +24,18 @@ from shiplap.flows.sweep.repair import (
 )
 from shiplap.flows.sweep.sweep import MOST_REMINDERS, in_turn, is_silent, reason_to_visit, without_instance
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta
+from shiplap.kubernetes.objects import Node, NodeCondition, ObjectMeta
 from shiplap.kubernetes.taints import DISRUPTED
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import InstanceProblem
 from tests.builders.claims import node_claim, with_fields
+from tests.builders.nodes import node as any_node
 from tests.builders.pools import pool
 
 NOW = 1_700_000_000.0
 STATES = ClaimState
-
-
-def node(
-    name: str = "n", *, closed: bool = False, ready: str = "True", since: float | None = NOW, **marks: str
-) -> Node:
-    conditions = (
-        NodeCondition(type="Ready", status=ready, last_transition_time=None if since is None else rfc3339(since)),
-    )
-    return Node(
-        metadata=ObjectMeta(name=name, labels=dict(marks)),
-        spec=NodeSpec(provider_id=f"aws:///a/i-{name}", taints=(DISRUPTED,) if closed else ()),
-        status=NodeStatus(conditions=conditions),
-    )
+node = partial(any_node, since=NOW)
 
 
 CLAIM = node_claim(name="c", instance_id="i-n", changed_at=NOW, created_at=NOW - 900)
@@ -85,7 +75,8 @@ def test_why_a_claim_is_looked_at(state: ClaimState, there: bool, fields: dict[s
 
 
 def test_a_node_that_is_closed_already_is_not_cordoned_again() -> None:
-    assert why(with_fields(CLAIM, state=STATES.INITIALIZED, cordoned="x"), node(closed=True)) == ""
+    known = with_fields(CLAIM, state=STATES.INITIALIZED, cordoned="x")
+    assert why(known, node(taints=(DISRUPTED,))) == ""
 
 
 @pytest.mark.parametrize(
@@ -119,10 +110,10 @@ def test_a_node_is_silent_when_its_kubelet_has_not_been_heard_of_for_a_while(the
 def test_silent_nodes_without_an_instance_are_told_by_their_claims() -> None:
     gone = {"ready": "Unknown", "since": NOW - 1000}
     nodes = {
-        "i-a": node("a", **gone, **{labels.NODE_CLAIM: "ca"}),
-        "i-b": node("b", **gone, **{labels.NODE_CLAIM: "cb"}),
+        "i-a": node("a", **gone, labels={labels.NODE_CLAIM: "ca"}),
+        "i-b": node("b", **gone, labels={labels.NODE_CLAIM: "cb"}),
         "i-c": node("c", **gone),
-        "i-d": node("d", **{labels.NODE_CLAIM: "cd"}),
+        "i-d": node("d", labels={labels.NODE_CLAIM: "cd"}),
     }
     assert without_instance(nodes, {"i-b"}, NOW) == {"ca"}
 

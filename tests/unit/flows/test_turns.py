@@ -24,12 +24,12 @@ from shiplap_lab.fakes.signals import FakeClock
 START = 1_000.0
 
 
-def cluster(name: str) -> ClusterSettings:
+def settings_of(name: str) -> ClusterSettings:
     return ClusterSettings(name=name, region="eu-west-1")
 
 
 def due(*names: str, named: bool = True) -> list[Due]:
-    return [Due(cluster(name), named=named) for name in names]
+    return [Due(settings_of(name), named=named) for name in names]
 
 
 class Served:
@@ -72,19 +72,24 @@ def test_several_share_what_is_left_and_what_one_does_not_use_the_next_ones_have
 
 
 def test_whoever_has_waited_longest_comes_first() -> None:
-    items = [Due(cluster("a"), 30.0), Due(cluster("b"), 10.0), Due(cluster("c"), 20.0), *due("0", named=False)]
+    items = [
+        Due(settings_of("a"), 30.0),
+        Due(settings_of("b"), 10.0),
+        Due(settings_of("c"), 20.0),
+        *due("0", named=False),
+    ]
     until, _ = take(items)
     assert list(until) == ["b", "c", "a", "0"]
 
 
 def test_no_turn_is_too_short_to_decide_and_who_is_left_over_comes_first_next_time() -> None:
     names = [f"c{number:02}" for number in range(20)]
-    until, left = take([Due(cluster(name), since=1.0 + n) for n, name in enumerate(names)], seconds=LEAST_TURN_S)
+    until, left = take([Due(settings_of(name), since=1.0 + n) for n, name in enumerate(names)], seconds=LEAST_TURN_S)
     number = int((300 - RESERVE_S) // LEAST_TURN_S)
     assert list(until) == names[:number]
     assert left == names[number:]
     assert all(end - number * LEAST_TURN_S >= LEAST_TURN_S for number, end in enumerate(until.values()))
-    again = [Due(cluster(name), since=1.0 + names.index(name)) for name in left] + due("new")
+    again = [Due(settings_of(name), since=1.0 + names.index(name)) for name in left] + due("new")
     again[-1] = again[-1]._replace(since=99.0)
     assert list(take(again, seconds=LEAST_TURN_S)[0])[: len(left)] == left[:number]
 
@@ -279,7 +284,7 @@ def test_who_answers_while_another_is_served_takes_its_place_in_the_order(monkey
     held: list[Callable[[], None]] = []
 
     monkeypatch.setattr(module, "GATHER_S", 0.0)
-    items = [Due(cluster("a"), 2.0), Due(cluster("b"), 1.0), Due(cluster("c"), 3.0)]
+    items = [Due(settings_of("a"), 2.0), Due(settings_of("b"), 1.0), Due(settings_of("c"), 3.0)]
     waiting = module._Waiting(items, lambda _: True, OneHeld("b", held))
     waiting.gather()
     first = waiting.next()
@@ -301,7 +306,7 @@ def test_whoever_has_waited_longest_comes_first_though_its_probe_takes_a_moment(
 
     monkeypatch.setattr(module, "Queue", Results)
     clock, served = FakeClock(START), Served(FakeClock(START))
-    items = [Due(cluster(name), float(place)) for place, name in enumerate("abc")]
+    items = [Due(settings_of(name), float(place)) for place, name in enumerate("abc")]
     assert Turns(clock, START + 300, lambda _: True, executor=OneHeld("a", held)).take(items, served) == []
     assert list(served.until) == ["a", "b", "c"]
 
@@ -350,7 +355,7 @@ class Neighbourhood:
             self.clock.advance(min(self.seconds[settings.name], until - self.clock.now()))
 
         turns = Turns(self.clock, began_at + lasts_s, probe, executor=self, times=self._times)
-        turns.take([Due(cluster(name), since=1.0) for name in names], serve)
+        turns.take([Due(settings_of(name), since=1.0) for name in names], serve)
         self.clock.set(max(began_at + 60.0, self.clock.now()))
         return begun
 
@@ -538,7 +543,7 @@ def test_a_cluster_is_swept_that_has_or_wants_something(
     fields: dict[str, Any], found: dict[str, Sequence[str]], sweeps: bool
 ) -> None:
     ports: Any = Moving(**found)
-    assert module.needs_sweep(replace(cluster("blue"), **fields), ports, module.IdleClusters()) is sweeps
+    assert module.needs_sweep(replace(settings_of("blue"), **fields), ports, module.IdleClusters()) is sweeps
     said = fields.get("paused") or fields.get("live_manifests")
     assert ports.asked[:1] == ([] if said else [("pods", 1)]), "the smallest list"
 
@@ -556,5 +561,5 @@ def test_disruption_looks_at_clusters_with_nodes_or_commands_that_answer(
     found: dict[str, Sequence[str]], looks: bool, asked: Sequence[object]
 ) -> None:
     ports: Any = Moving(**found)
-    assert module.needs_disruption(cluster("blue"), ports, module.IdleClusters()) is looks
+    assert module.needs_disruption(settings_of("blue"), ports, module.IdleClusters()) is looks
     assert ports.asked == asked

@@ -20,8 +20,8 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView
 from tests.builders.claims import node_claim
+from tests.builders.pods import pod_of_kind as pod
 from tests.integration.flows.stage import Stage
-from tests.unit.flows.kinds_of_pods import pod
 
 NOW = 1_000_000.0
 NOTHING = DecisionState(0)
@@ -74,8 +74,8 @@ def test_a_kind_is_proven_by_any_node_that_runs_it_or_by_memory() -> None:
     "odd",
     [
         pod("refused-by-the-kubelet", node="node-x", phase="Failed"),
-        pod("of-a-daemonset", node="node-x", owner="DaemonSet"),
-        pod("static", node="node-x", owner="Node"),
+        pod("of-a-daemonset", node="node-x", owner_kind="DaemonSet"),
+        pod("static", node="node-x", owner_kind="Node"),
     ],
 )
 def test_pods_that_prove_nothing(odd: Pod) -> None:

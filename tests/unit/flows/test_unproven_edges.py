@@ -34,8 +34,8 @@ from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim, PodRefer
 from shiplap.ports import FUTILE_FOR_S, DecisionState, Refusals
 from shiplap.scheduling.model.snapshot import ClusterView
 from tests.builders.claims import node_claim, with_fields
+from tests.builders.pods import pod_of_kind as pod
 from tests.integration.flows.stage import Stage
-from tests.unit.flows.kinds_of_pods import pod
 
 NOW = 1_000_000.0
 FULL = (NOW - 1.0,) * 60
@@ -199,7 +199,7 @@ CLAIM = node_claim(name="c", cluster="demo", state=ClaimState.INITIALIZED, node_
         (CLAIM, [pod("x", "z", node="n")], set(), False),
         (CLAIM, [pod("x", "z", node="other")], set(), True),
         (CLAIM, [pod("x", "z", node="n", phase="Failed")], set(), True),
-        (CLAIM, [pod("x", "z", node="n", owner="DaemonSet")], set(), True),
+        (CLAIM, [pod("x", "z", node="n", owner_kind="DaemonSet")], set(), True),
         (with_fields(CLAIM, state=ClaimState.FAILED), [], set(), False),
         (with_fields(CLAIM, state=ClaimState.FAILED, instance_id="i-1"), [], set(), True),
     ],
@@ -212,7 +212,7 @@ def test_a_kind_runs_where_other_nodes_might_have_taken_its_pod() -> None:
     pods = (
         pod("a", "a", node="n"),
         pod("b", "b", node="n", phase="Failed"),
-        pod("c", "c", node="n", owner="DaemonSet"),
+        pod("c", "c", node="n", owner_kind="DaemonSet"),
         pod("d", "d"),
     )
     assert running_kinds(ClusterView(pods=pods)) == {of("a")}
