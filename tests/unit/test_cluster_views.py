@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.kubernetes.objects import Node, ObjectMeta, Pod, PodSpec
+from shiplap.kubernetes.objects import Node
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.signals import FakeClock
+from tests.builders.pods import pod_on as pod
 
 asked: list[int] = []
 
@@ -21,10 +22,6 @@ def number(view: ClusterView) -> int:
 def named(view: ClusterView) -> str:
     asked.append(-1)
     return view.version
-
-
-def pod(name: str, node: str = "") -> Pod:
-    return Pod(metadata=ObjectMeta(name=name), spec=PodSpec(node_name=node))
 
 
 def test_a_question_is_asked_once_of_a_view_and_anew_of_another() -> None:

@@ -44,7 +44,7 @@ class Bucket:
 POOL = NodePoolSpec(NodePoolTemplate(NodeClaimTemplateSpec(NodeClassReference("default"))))
 
 
-def pool(limits: dict[str, Any]) -> InstallStatus:
+def limited(limits: dict[str, Any]) -> InstallStatus:
     return InstallStatus(
         (ClusterStatus("demo", "eu-west-1", 7.0, pools=(PoolStatus("p", "c", "True", limits=limits),)),)
     )
@@ -59,7 +59,7 @@ def pool(limits: dict[str, Any]) -> InstallStatus:
             ),
             {"m5.large": ("a", "b"), "c5.large": ("a",)},
         ),
-        (lambda bucket, some: BucketStatus(bucket, "bucket").save(pool(some)), {"memory": "1Gi", "cpu": 4}),
+        (lambda bucket, some: BucketStatus(bucket, "bucket").save(limited(some)), {"memory": "1Gi", "cpu": 4}),
         (
             lambda bucket, some: BucketManifests(bucket, "bucket").save(
                 "demo", LiveManifests(Manifests(node_pools=(NodePool(ObjectMeta(name="p", labels=some), POOL),)))
@@ -81,7 +81,7 @@ def test_what_is_equal_is_stored_as_equal_bytes_however_it_was_put_together(
 
 def test_the_status_is_laid_out_for_people() -> None:
     bucket: Any = Bucket()
-    BucketStatus(bucket, "bucket").save(pool({"cpu": 4}))
+    BucketStatus(bucket, "bucket").save(limited({"cpu": 4}))
     assert bucket.documents["status/clusters.json"].startswith(b'{\n "clusters": [\n  {\n   "cluster": "demo",\n')
 
 

@@ -17,15 +17,13 @@ from shiplap.aws.selectors.capacity_reservations import (
 )
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup
-from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import (
     CapacityReservationSelectorTerm,
-    EC2NodeClass,
-    EC2NodeClassSpec,
     Manifests,
     PlacementGroupSelector,
 )
 from shiplap.settings import ClusterSettings
+from tests.builders.node_classes import node_class
 
 END = datetime(2026, 12, 1, tzinfo=UTC)
 PLAIN = {
@@ -72,10 +70,6 @@ class Ec2:
 def chosen(*terms: CapacityReservationSelectorTerm, os: str = "linux") -> list[str]:
     made = node_class(capacity_reservation_selector_terms=terms)
     return [item.id for item in capacity_reservations(Ec2(), made, os)]  # type: ignore[arg-type]
-
-
-def node_class(**spec: Any) -> EC2NodeClass:
-    return EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec(**spec))
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 from botocore.exceptions import ClientError
 from msgspec.structs import replace
@@ -21,9 +21,9 @@ from shiplap.instances.catalog.resolved_nodeclass import (
     Subnet,
 )
 from shiplap.kubernetes import labels
-from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.signals import FakeClock
+from tests.builders.node_classes import node_class as any_node_class
 
 SETTINGS = ClusterSettings(
     name="demo",
@@ -89,17 +89,15 @@ class Aws:
             raise ClientError({"Error": {"Code": "NoSuchEntity"}}, "GetInstanceProfile")
 
 
-def node_class(name: str = "default", **spec: Any) -> EC2NodeClass:
-    written = {
-        "amiFamily": "AL2023",
-        "amiSelectorTerms": [{"id": "ami-1"}],
-        "subnetSelectorTerms": [{"id": "subnet-a"}],
-        "securityGroupSelectorTerms": [{"id": "sg-1"}],
-        "capacityReservationSelectorTerms": [{"id": "cr-1"}],
-        "placementGroupSelector": {"name": "wide"},
-        "role": "path/nodes",
-    }
-    return msgspec.convert({"metadata": {"name": name}, "spec": {**written, **spec}}, EC2NodeClass)
+node_class = partial(
+    any_node_class,
+    amiSelectorTerms=[{"id": "ami-1"}],
+    subnetSelectorTerms=[{"id": "subnet-a"}],
+    securityGroupSelectorTerms=[{"id": "sg-1"}],
+    capacityReservationSelectorTerms=[{"id": "cr-1"}],
+    placementGroupSelector={"name": "wide"},
+    role="path/nodes",
+)
 
 
 @pytest.fixture

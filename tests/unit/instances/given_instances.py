@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
 from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType
 from shiplap.instances.catalog.resolved_nodeclass import Ami, ResolvedNodeClass, Subnet
 from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Observation
 from shiplap.instances.resolve import instance_types
-from shiplap.kubernetes.objects import ObjectMeta
-from shiplap.manifests.custom_resources import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec
+from shiplap.manifests.custom_resources import BlockDevice, BlockDeviceMapping, EC2NodeClass
 from shiplap_lab.catalogue import embedded
+from tests.builders.node_classes import node_class
 
 MIB = 2**20
 GIB = 2**30
@@ -33,12 +31,6 @@ def only(*names: str) -> Catalog:
     whole = catalog()
     return Catalog(
         region=whole.region, types=tuple(map(kind, sorted(names))), zones=whole.zones, zone_ids=whole.zone_ids
-    )
-
-
-def node_class(family: str = "AL2023", annotations: Mapping[str, str] | None = None, **spec: Any) -> EC2NodeClass:
-    return EC2NodeClass(
-        ObjectMeta(name="default", annotations=dict(annotations or {})), EC2NodeClassSpec(ami_family=family, **spec)
     )
 
 

@@ -15,13 +15,13 @@ from shiplap.instances.capacity.described_capacity import (
 from shiplap.instances.capacity.estimate import recommended_max_pods, reserved_cpu
 from shiplap.instances.catalog.ec2_catalog import GpuDeviceInfo, GpuInfo, NeuronDeviceInfo, NeuronInfo
 from shiplap.instances.catalog.type_catalog import ImportedCapacity, InstanceType, LearnedCapacity
+from tests.builders.node_classes import node_class
 from tests.unit.instances.given_instances import (
     GIB,
     MIB,
     disk,
     kind,
     known,
-    node_class,
     resolved,
     seen,
     yields,
@@ -95,7 +95,7 @@ def test_worked_examples(name: str) -> None:
 @pytest.mark.parametrize("name", WORKED)
 def test_bottlerocket_reserves_by_the_pods_it_is_told(name: str) -> None:
     prefixes = VpcCni(prefix_delegation=True)
-    made = yields(name, node_class("Bottlerocket"), CapacitySetting(cni=prefixes))
+    made = yields(name, node_class(family="Bottlerocket"), CapacitySetting(cni=prefixes))
     assert made.capacity["pods"] == recommended_max_pods(kind(name), prefixes)
     assert made.allocatable["memory"] == WORKED[name][-1] * MIB
 
@@ -114,7 +114,7 @@ def test_memory_overhead_of_r5a_8xlarge(fraction: float) -> None:
     [("AL2", 640), ("AL2023", 640), ("Custom", 640), ("Bottlerocket", 365), ("Windows2022", 365)],
 )
 def test_memory_reserved_with_ten_pods(family: str, reserved: int) -> None:
-    made = yields("t3.large", node_class(family, kubelet={"maxPods": 10}))
+    made = yields("t3.large", node_class(family=family, kubelet={"maxPods": 10}))
     assert made.capacity["pods"] == 10
     assert made.overhead["memory"] == (reserved + 100) * MIB
 
@@ -132,7 +132,7 @@ def test_memory_reserved_with_ten_pods(family: str, reserved: int) -> None:
     ],
 )
 def test_memory_reserved_with_a_reserved_interface(family: str, pods: int, reserved: int) -> None:
-    made = yields("t3.large", node_class(family), CapacitySetting(reserved_enis=1))
+    made = yields("t3.large", node_class(family=family), CapacitySetting(reserved_enis=1))
     assert made.capacity["pods"] == pods
     assert made.overhead["memory"] == (reserved + 100) * MIB
 
@@ -262,7 +262,7 @@ def test_arm_loses_its_contiguous_memory_first() -> None:
     ],
 )
 def test_ephemeral_storage(family: str, mappings: tuple[object, ...], size: int) -> None:
-    made = yields("m5.large", node_class(family, block_device_mappings=mappings))
+    made = yields("m5.large", node_class(family=family, block_device_mappings=mappings))
     assert made.capacity["ephemeral-storage"] == size
 
 
@@ -279,7 +279,7 @@ def test_ephemeral_storage(family: str, mappings: tuple[object, ...], size: int)
 def test_only_user_data_of_amazon_linux_can_have_pods_data_on_a_marked_device(family: str, size: int) -> None:
     """Without commands of its own, the AMI mounts nothing but its own device."""
     mappings = (disk("/dev/sdg", "30Gi", root=True), disk("/dev/xvdb", "90Gi"))
-    made = yields("m5.large", node_class(family, block_device_mappings=mappings, user_data="mount"))
+    made = yields("m5.large", node_class(family=family, block_device_mappings=mappings, user_data="mount"))
     assert made.capacity["ephemeral-storage"] == size
 
 
@@ -297,7 +297,7 @@ def test_only_user_data_of_amazon_linux_can_have_pods_data_on_a_marked_device(fa
 )
 def test_a_raid_is_made_on_linux_of_nvme_disks(family: str, name: str, *, striped: bool) -> None:
     plain, raid = (
-        yields(name, node_class(family, instance_store_policy=policy)).capacity["ephemeral-storage"]
+        yields(name, node_class(family=family, instance_store_policy=policy)).capacity["ephemeral-storage"]
         for policy in (None, "RAID0")
     )
     assert (raid != plain) is striped
@@ -418,11 +418,11 @@ def test_of_branch_interfaces_that_are_doubted_a_quarter_is_relied_on_from_four_
 
 
 def test_windows_nodes_have_no_branches() -> None:
-    assert BRANCH_INTERFACES not in yields("m5.large", node_class("Windows2022")).capacity
+    assert BRANCH_INTERFACES not in yields("m5.large", node_class(family="Windows2022")).capacity
 
 
 def test_windows_nodes_give_out_addresses() -> None:
-    assert yields("m5.large", node_class("Windows2022")).capacity["vpc.amazonaws.com/PrivateIPv4Address"] == 9
+    assert yields("m5.large", node_class(family="Windows2022")).capacity["vpc.amazonaws.com/PrivateIPv4Address"] == 9
 
 
 def test_overhead_percent_per_node_class_family_and_type() -> None:

@@ -20,7 +20,7 @@ from shiplap.instances.catalog.ami_families import FAMILIES, family_of
 from shiplap.kubernetes.objects import DaemonSet
 from shiplap.manifests.custom_resources import AmiSelectorTerm
 from shiplap.settings import ClusterSettings
-from tests.unit.instances.given_instances import node_class
+from tests.builders.node_classes import node_class
 
 IMAGE = "602401143452.dkr.ecr.us-west-2.amazonaws.com/amazon-k8s-cni"
 
@@ -148,16 +148,16 @@ def test_a_node_class_may_say_that_nothing_or_nearly_all_of_the_memory_is_missin
     ],
 )
 def test_the_family_of_an_alias(alias: str, family: str) -> None:
-    aliased = node_class("", ami_selector_terms=(AmiSelectorTerm(alias=alias),))
+    aliased = node_class(family="", ami_selector_terms=(AmiSelectorTerm(alias=alias),))
     assert family_of(aliased) is FAMILIES[family]
-    custom = node_class("Custom", ami_selector_terms=(AmiSelectorTerm(alias=alias),))
+    custom = node_class(family="Custom", ami_selector_terms=(AmiSelectorTerm(alias=alias),))
     assert family_of(custom) is FAMILIES["Custom"]
 
 
 @pytest.mark.parametrize("family", ["", "Ubuntu"])
 def test_an_unknown_family(family: str) -> None:
     with pytest.raises(InvalidInput, match="AMI family"):
-        family_of(node_class(family))
+        family_of(node_class(family=family))
 
 
 @pytest.mark.parametrize(("namespace", "known"), [("kube-system", True), ("", True), ("default", False)])

@@ -11,13 +11,14 @@ from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
 from shiplap.instances.capacity.estimate import overhead_fraction
 from shiplap.instances.capacity.kubelet_settings import KubeletSettings, Threshold, kubelet_hash, with_formula_values
 from shiplap.instances.catalog.type_catalog import InstanceType
-from tests.unit.instances.given_instances import GIB, MIB, node_class, yields
+from tests.builders.node_classes import node_class
+from tests.unit.instances.given_instances import GIB, MIB, yields
 
 
 def made(
     name: str = "m5.large", family: str = "AL2023", setting: CapacitySetting | None = None, **kubelet: Any
 ) -> InstanceType:
-    return yields(name, node_class(family, kubelet=kubelet), setting)
+    return yields(name, node_class(family=family, kubelet=kubelet), setting)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.kubelet_settings import KubeletSettings, Threshold, kubelet_hash, read_kubelet_settings
 from shiplap.manifests.custom_resources import NetworkInterface
-from tests.unit.instances.given_instances import MIB, disk, node_class
+from tests.builders.node_classes import node_class
+from tests.unit.instances.given_instances import MIB, disk
 
 
 def test_nothing_written() -> None:

@@ -7,13 +7,14 @@ import pytest
 from shiplap.instances.catalog.ec2_catalog import NetworkCard, NetworkInfo
 from shiplap.instances.catalog.type_labels import RequirementCache, meets, network_bandwidth, single_valued_labels
 from shiplap.kubernetes.requirements import requirement
-from tests.unit.instances.given_instances import node_class, resolved, yields
+from tests.builders.node_classes import node_class
+from tests.unit.instances.given_instances import resolved, yields
 
 AWS = "karpenter.k8s.aws/"
 
 
 def labels(name: str, family: str = "AL2023") -> dict[str, str]:
-    return single_valued_labels(yields(name, node_class(family)))
+    return single_valued_labels(yields(name, node_class(family=family)))
 
 
 def test_all_labels_of_a_plain_type() -> None:

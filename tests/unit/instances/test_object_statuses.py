@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 
 from shiplap.instances.catalog.resolved_nodeclass import (
@@ -34,6 +34,7 @@ from shiplap.kubernetes.objects import Node
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.manifests.validation.live_objects import check_live_object, live_manifests
+from tests.builders.nodes import node as any_node
 from tests.crds.schema_judge import violations
 from tests.crds.schemas import status_schema_of
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_OVERLAY, NODE_POOL, changed
@@ -59,12 +60,7 @@ def stored(data: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return {**data, "metadata": {**data["metadata"], **about}}
 
 
-def node(name: str, pool: str, cpu: str = "4") -> Node:
-    body = {
-        "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": pool}},
-        "status": {"capacity": {"cpu": cpu, "memory": "16Gi", "pods": "58"}},
-    }
-    return msgspec.convert(body, Node)
+node = partial(any_node, cpu="4", memory="16Gi", pods="58")
 
 
 class Cluster:
@@ -127,7 +123,7 @@ class TestByUpstreamsSchema:
     @pytest.mark.parametrize("kind", [item["kind"] for item in EVERYTHING])
     def test_what_is_written_is_accepted(self, kind: str, inspected: bool) -> None:
         cluster = Cluster(*EVERYTHING)
-        cluster.nodes = (node("a", "default"), node("b", "default"))
+        cluster.nodes = (node("a", pool="default"), node("b", pool="default"))
         cluster.inspected = inspected
         update = next(each for each in cluster.updates() if each.kind == kind)
         schema = status_schema_of(kind)
@@ -162,7 +158,7 @@ class TestByUpstreamsSchema:
 class TestNodePool:
     def test_ready_with_its_resources(self) -> None:
         cluster = Cluster(*EVERYTHING)
-        cluster.nodes = (node("a", "default"), node("b", "default", cpu="2"), node("c", "another"))
+        cluster.nodes = (node("a", pool="default"), node("b", pool="default", cpu="2"), node("c", pool="another"))
         assert cluster.conditions("NodePool") == {
             "NodeClassReady": ("True", "NodeClassReady"),
             "NodeRegistrationHealthy": ("True", "NodeRegistrationHealthy"),
@@ -175,7 +171,7 @@ class TestNodePool:
 
     def test_resources_that_are_gone_are_taken_away(self) -> None:
         cluster = Cluster(*EVERYTHING)
-        cluster.nodes = (node("a", "default"),)
+        cluster.nodes = (node("a", pool="default"),)
         cluster.write()
         cluster.nodes = ()
         cluster.write()
@@ -231,7 +227,7 @@ class TestWholeStatuses:
 
     def test_of_a_pool(self) -> None:
         cluster = Cluster(*EVERYTHING)
-        cluster.nodes = (node("a", "default"),)
+        cluster.nodes = (node("a", pool="default"),)
         assert self.of("NodePool", cluster) == {
             "resources": {"cpu": "4", "memory": "16Gi", "pods": "58", "nodes": "1"},
             "nodes": 1,
@@ -373,7 +369,7 @@ class TestNodeClass:
 class TestWrites:
     def test_nothing_is_written_twice(self) -> None:
         cluster = Cluster(*EVERYTHING)
-        cluster.nodes = (node("a", "default"),)
+        cluster.nodes = (node("a", pool="default"),)
         cluster.write()
         assert cluster.updates(NOW + 3600) == []
 

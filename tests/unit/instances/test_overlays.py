@@ -11,22 +11,13 @@ from shiplap.instances.catalog.overlays import adjusted, apply, without_conflict
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import (
-    NodeClaimTemplateSpec,
-    NodeClassReference,
     NodeOverlay,
     NodeOverlaySpec,
     NodePool,
-    NodePoolSpec,
-    NodePoolTemplate,
     RequirementSpec,
-    TemplateMetadata,
 )
+from tests.builders.pools import pool
 from tests.unit.instances.given_instances import GIB, MIB, known, resolved, seen, yields
-
-
-def pool(name: str = "default", **labels: str) -> NodePool:
-    template = NodePoolTemplate(NodeClaimTemplateSpec(NodeClassReference("default")), TemplateMetadata(labels=labels))
-    return NodePool(ObjectMeta(name=name), NodePoolSpec(template))
 
 
 def overlay(name: str, *requirements: tuple[str, str, tuple[str, ...]], **spec: Any) -> NodeOverlay:
@@ -120,7 +111,7 @@ def test_equal_weights_on_different_things_do_not_conflict() -> None:
 def test_a_conflict_in_one_pool_rejects_everywhere() -> None:
     team = overlay("team", M5, ("team", "In", ("a",)), price="0.5")
     common = overlay("common", M5, price="0.6")
-    pools = [(pool("one", team="a"), types()), (pool("two"), types())]
+    pools = [(pool("one", labels={"team": "a"}), types()), (pool("two"), types())]
     assert [each.metadata.name for each in without_conflicts(pools, [team, common])] == ["team"]
     assert len(without_conflicts(pools[1:], [team, common])) == 2
 
@@ -130,7 +121,7 @@ def test_requirements_on_the_pool_and_its_labels() -> None:
     assert one(by_pool).offerings[0].price == 0.5
     assert one(by_pool, of=pool("other")).offerings[0].price != 0.5
     by_label = overlay("a", ("team", "In", ("a",)), price="0.5")
-    assert one(by_label, of=pool(team="a")).offerings[0].price == 0.5
+    assert one(by_label, of=pool(labels={"team": "a"})).offerings[0].price == 0.5
     assert one(by_label).offerings[0].price != 0.5, "an undefined label does not match"
     assert one(overlay("a", ("team", "NotIn", ("a",)), price="0.5")).offerings[0].price == 0.5
 

@@ -8,8 +8,8 @@ from shiplap.disruption.current_prices import PoolMarket
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.instances.offerings.node_prices import offering_price
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, ObjectMeta
 from shiplap.kubernetes.requirements import Requirements, requirement
+from tests.builders.nodes import node
 
 RESERVED = (
     Offering("z1", "reserved", 0.03, reservation_id="cr-dear"),
@@ -24,10 +24,6 @@ OFFERED = (
 TYPE = InstanceType("m5.large", (), {}, {}, OFFERED)
 
 
-def node(zone: str, capacity_type: str) -> Node:
-    return Node(ObjectMeta(name="n", labels={labels.ZONE: zone, labels.CAPACITY_TYPE: capacity_type}))
-
-
 @pytest.mark.parametrize(
     ("zone", "capacity_type", "price"),
     [
@@ -39,7 +35,7 @@ def node(zone: str, capacity_type: str) -> Node:
     ],
 )
 def test_the_price_of_a_node_is_that_of_its_offering(zone: str, capacity_type: str, price: float) -> None:
-    assert offering_price(OFFERED, node(zone, capacity_type)) == price
+    assert offering_price(OFFERED, node(zone=zone, capacity_type=capacity_type)) == price
 
 
 def wanted(**values: str) -> Requirements:

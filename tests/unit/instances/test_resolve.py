@@ -17,6 +17,7 @@ from shiplap.instances.offerings.estimated_prices import SPOT_FRACTION
 from shiplap.instances.offerings.offerings import incompatibility
 from shiplap.instances.resolve import instance_types, remembered_types
 from shiplap.manifests.custom_resources import ConnectionTracking, CpuOptions, EnclaveOptions, NetworkInterface
+from tests.builders.node_classes import node_class
 from tests.unit.instances.given_instances import (
     AMD,
     ARM,
@@ -24,7 +25,6 @@ from tests.unit.instances.given_instances import (
     MIB,
     kind,
     known,
-    node_class,
     only,
     resolved,
     seen,
@@ -283,7 +283,7 @@ def test_prices_are_aws_own_where_known_and_marked_where_not() -> None:
 def test_what_cannot_run_under_a_node_class(
     name: str, family: str, spec: dict[str, object], reason: str | None
 ) -> None:
-    made = node_class(family, **spec)
+    made = node_class(family=family, **spec)
     found = incompatibility(kind(name), FAMILIES[family], made.spec)
     assert (found is None) if reason is None else (found is not None and reason in found)
     offered = yields(name, made).offerings

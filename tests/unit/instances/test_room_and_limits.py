@@ -27,15 +27,16 @@ from shiplap.instances.offerings.unavailability import (
     wait_s,
 )
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, ObjectMeta
 from shiplap.manifests.custom_resources import NetworkInterface, RequirementSpec
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.model.resources import PLENTY, Axis
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS, PoolLimits
 from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S, held_by, units_left
 from tests.builders.claims import node_claim
+from tests.builders.node_classes import node_class
+from tests.builders.nodes import node
 from tests.conformance.catalogues import fake_type
-from tests.unit.instances.given_instances import kind, node_class
+from tests.unit.instances.given_instances import kind
 
 NOW = 1_700_000_000.0
 
@@ -328,10 +329,6 @@ OFFERED = (
 PRICES = NodePrices({"pool": {"m": OFFERED}}, {"n": (Offering("a", "on-demand", 0.5), Offering("b", "on-demand", 0.4))})
 
 
-def node(**marks: str) -> Node:
-    return Node(metadata=ObjectMeta(name="n", labels=marks))
-
-
 @pytest.mark.parametrize(
     ("marks", "claim", "price"),
     [
@@ -352,7 +349,7 @@ def node(**marks: str) -> Node:
 )
 def test_what_a_node_costs(marks: dict[str, str], claim: dict[str, Any], price: Price) -> None:
     known = {labels.NODE_POOL: "pool", labels.INSTANCE_TYPE: "m", labels.ZONE: "a"}
-    assert PRICES.of(node(**known | marks), node_claim(name="c", **claim)) == price
+    assert PRICES.of(node(labels=known | marks), node_claim(name="c", **claim)) == price
     assert price.known == (price.hourly > 0)
 
 

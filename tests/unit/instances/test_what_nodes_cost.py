@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
@@ -17,9 +16,8 @@ from shiplap.instances.offerings.node_prices import (
     offerings_by_type,
     total_price,
 )
-from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node
 from tests.builders.claims import node_claim
+from tests.builders.nodes import node
 
 OFFERED = (
     Offering("a", "on-demand", 0.10),
@@ -30,42 +28,31 @@ OFFERED = (
 PRICES = NodePrices({"flex": {"m5.large": (Offering("a", "on-demand", 0.08),)}}, {"m5.large": OFFERED})
 
 
-def node(**marks: str) -> Node:
-    names = {
-        "type": labels.INSTANCE_TYPE,
-        "zone": labels.ZONE,
-        "kind": labels.CAPACITY_TYPE,
-        "pool": labels.NODE_POOL,
-        "managed": "eks.amazonaws.com/capacityType",
-        "compute": "eks.amazonaws.com/compute-type",
-    }
-    return msgspec.convert({"metadata": {"name": "n", "labels": {names[key]: marks[key] for key in marks}}}, Node)
-
-
-M5 = {"type": "m5.large", "zone": "a"}
+MANAGED, COMPUTE = "eks.amazonaws.com/capacityType", "eks.amazonaws.com/compute-type"
+M5: dict[str, Any] = {"instance_type": "m5.large", "zone": "a"}
 
 
 @pytest.mark.parametrize(
     ("marks", "price"),
     [
-        ({**M5, "kind": "on-demand"}, Price(0.10)),
-        ({**M5, "kind": "spot"}, Price(0.04)),
+        ({**M5, "capacity_type": "on-demand"}, Price(0.10)),
+        ({**M5, "capacity_type": "spot"}, Price(0.04)),
         (M5, Price(0.10, estimated=True)),
-        ({**M5, "zone": "b", "kind": "on-demand"}, Price(0.12, estimated=True)),
-        ({**M5, "zone": "z", "kind": "on-demand"}, Price(0.10, estimated=True)),
-        ({**M5, "zone": "z", "kind": "spot"}, Price(0.04, estimated=True)),
+        ({**M5, "zone": "b", "capacity_type": "on-demand"}, Price(0.12, estimated=True)),
+        ({**M5, "zone": "z", "capacity_type": "on-demand"}, Price(0.10, estimated=True)),
+        ({**M5, "zone": "z", "capacity_type": "spot"}, Price(0.04, estimated=True)),
         ({**M5, "zone": "z"}, Price(0.10, estimated=True)),
-        ({**M5, "kind": "on-demand", "pool": "flex"}, Price(0.08)),
-        ({**M5, "kind": "on-demand", "pool": "other"}, Price(0.10)),
-        ({"type": "unknown", "zone": "a", "kind": "spot"}, UNKNOWN_PRICE),
-        ({**M5, "kind": "on-demand", "compute": "fargate"}, UNKNOWN_PRICE),
-        ({**M5, "kind": "on-demand", "compute": "hybrid"}, UNKNOWN_PRICE),
-        ({**M5, "kind": "on-demand", "compute": "ec2"}, Price(0.10)),
-        ({**M5, "managed": "SPOT"}, Price(0.04)),
-        ({**M5, "managed": "ON_DEMAND"}, Price(0.10)),
+        ({**M5, "capacity_type": "on-demand", "pool": "flex"}, Price(0.08)),
+        ({**M5, "capacity_type": "on-demand", "pool": "other"}, Price(0.10)),
+        ({"instance_type": "unknown", "zone": "a", "capacity_type": "spot"}, UNKNOWN_PRICE),
+        ({**M5, "capacity_type": "on-demand", "labels": {COMPUTE: "fargate"}}, UNKNOWN_PRICE),
+        ({**M5, "capacity_type": "on-demand", "labels": {COMPUTE: "hybrid"}}, UNKNOWN_PRICE),
+        ({**M5, "capacity_type": "on-demand", "labels": {COMPUTE: "ec2"}}, Price(0.10)),
+        ({**M5, "labels": {MANAGED: "SPOT"}}, Price(0.04)),
+        ({**M5, "labels": {MANAGED: "ON_DEMAND"}}, Price(0.10)),
     ],
 )
-def test_a_node_costs_what_its_labels_name(marks: Mapping[str, str], price: Price) -> None:
+def test_a_node_costs_what_its_labels_name(marks: Mapping[str, Any], price: Price) -> None:
     assert PRICES.of(node(**marks)) == price
 
 
@@ -75,17 +62,17 @@ BOUGHT: dict[str, Any] = {"instance_id": "i", "instance_type": "m5.large", "zone
 @pytest.mark.parametrize(
     ("marks", "fields", "price"),
     [
-        ({**M5, "kind": "on-demand"}, {"hourly": 0.07}, Price(0.07)),
-        ({**M5, "zone": "b", "kind": "on-demand"}, {"hourly": 0.12}, Price(0.12, estimated=True)),
-        ({**M5, "zone": "b", "kind": "on-demand"}, {"hourly": 0.11}, Price(0.11)),
+        ({**M5, "capacity_type": "on-demand"}, {"hourly": 0.07}, Price(0.07)),
+        ({**M5, "zone": "b", "capacity_type": "on-demand"}, {"hourly": 0.12}, Price(0.12, estimated=True)),
+        ({**M5, "zone": "b", "capacity_type": "on-demand"}, {"hourly": 0.11}, Price(0.11)),
         ({}, BOUGHT, Price(0.04)),
-        ({"kind": "on-demand"}, BOUGHT, Price(0.10)),
-        ({"kind": "on-demand"}, {**BOUGHT, "node_pool": "flex"}, Price(0.08)),
-        ({"kind": "on-demand", "pool": "other"}, {**BOUGHT, "node_pool": "flex"}, Price(0.10)),
+        ({"capacity_type": "on-demand"}, BOUGHT, Price(0.10)),
+        ({"capacity_type": "on-demand"}, {**BOUGHT, "node_pool": "flex"}, Price(0.08)),
+        ({"capacity_type": "on-demand", "pool": "other"}, {**BOUGHT, "node_pool": "flex"}, Price(0.10)),
     ],
 )
 def test_what_its_labels_do_not_say_its_claim_does(
-    marks: Mapping[str, str], fields: dict[str, Any], price: Price
+    marks: Mapping[str, Any], fields: dict[str, Any], price: Price
 ) -> None:
     claim = node_claim(**{"name": "c", "node_pool": "none"} | fields)
     assert PRICES.of(node(**marks), claim) == price
@@ -106,9 +93,9 @@ def test_a_claim_without_a_node_costs_what_it_was_bought_as(fields: dict[str, An
 
 
 def test_a_reserved_node_whose_offering_is_gone_costs_its_nominal_part() -> None:
-    reserved = PRICES.of(node(type="m5.large", zone="z", kind="reserved"))
+    reserved = PRICES.of(node(instance_type="m5.large", zone="z", capacity_type="reserved"))
     assert 0 < reserved.hourly < 0.01
-    assert PRICES.of(node(type="m5.large", zone="z", kind="odd")) == UNKNOWN_PRICE
+    assert PRICES.of(node(instance_type="m5.large", zone="z", capacity_type="odd")) == UNKNOWN_PRICE
 
 
 def test_the_list_price_is_the_cheapest_on_demand_one() -> None:
@@ -139,9 +126,14 @@ def test_of_an_offering_in_several_catalogues_the_first_counts() -> None:
 
 @pytest.mark.parametrize(
     ("marks", "kind"),
-    [({}, ""), ({"kind": "spot"}, "spot"), ({"managed": "SPOT"}, "spot"), ({"managed": "ODD"}, "")],
+    [
+        ({}, ""),
+        ({"capacity_type": "spot"}, "spot"),
+        ({"labels": {MANAGED: "SPOT"}}, "spot"),
+        ({"labels": {MANAGED: "ODD"}}, ""),
+    ],
 )
-def test_a_capacity_type_is_karpenters_label_or_that_of_a_managed_group(marks: Mapping[str, str], kind: str) -> None:
+def test_a_capacity_type_is_karpenters_label_or_that_of_a_managed_group(marks: Mapping[str, Any], kind: str) -> None:
     assert capacity_type_of(node(**marks)) == kind
-    if marks.get("managed") == "SPOT":
-        assert capacity_type_of(node(**marks, kind="on-demand")) == "on-demand"
+    if marks.get("labels") == {MANAGED: "SPOT"}:
+        assert capacity_type_of(node(**marks, capacity_type="on-demand")) == "on-demand"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from shiplap.kubernetes import pod_disruption_budgets
-from shiplap.kubernetes.objects import LabelSelector, LabelSelectorRequirement, Pod, PodStatus
+from shiplap.kubernetes.objects import LabelSelector, LabelSelectorRequirement
 from shiplap.kubernetes.pod_disruption_budgets import (
     EvictionRefusal,
     PodDisruptionBudget,
@@ -18,6 +19,7 @@ from shiplap.kubernetes.pod_disruption_budgets import (
     never_evicted,
 )
 from shiplap.kubernetes.selectors import matcher, matches
+from tests.builders.pods import pod as any_pod
 
 
 def budget(status: dict[str, Any] | None = None, **spec: Any) -> PodDisruptionBudget:
@@ -28,12 +30,7 @@ def budget(status: dict[str, Any] | None = None, **spec: Any) -> PodDisruptionBu
     return msgspec.convert(body | ({"status": status} if status is not None else {}), PodDisruptionBudget)
 
 
-def pod(name: str, *, ready: bool | None = None, namespace: str = "shop", app: str = "db") -> Pod:
-    conditions = [] if ready is None else [{"type": "Ready", "status": str(ready)}]
-    meta = {"name": name, "namespace": namespace, "labels": {"app": app}}
-    return msgspec.convert({"metadata": meta, "status": {"conditions": conditions}}, Pod)
-
-
+pod = partial(any_pod, namespace="shop", labels={"app": "db"}, phase="Running")
 PODS = [pod(f"p{place}") for place in range(5)]
 
 
@@ -67,7 +64,7 @@ def test_an_amount_that_cannot_be_read_is_refused() -> None:
 
 
 def test_a_budget_covers_pods_of_its_namespace() -> None:
-    others = [pod("x", namespace="other"), pod("y", app="web")]
+    others = [pod("x", namespace="other"), pod("y", labels={"app": "web"})]
     assert covered_pods([budget()], [*PODS, *others]).by_budget == {"shop/b": PODS}
 
 
@@ -93,7 +90,7 @@ def test_a_budget_covers_pods_of_its_namespace() -> None:
 def test_which_pods_are_never_evicted(budgets: list[PodDisruptionBudget], ready: bool, never: bool) -> None:
     assert never_evicted(pod("p", ready=ready), budgets) is never
     assert not never_evicted(pod("p", namespace="elsewhere"), budgets)
-    assert not never_evicted(pod("p", app="other"), budgets)
+    assert not never_evicted(pod("p", labels={"app": "other"}), budgets)
 
 
 # The eviction API
@@ -108,7 +105,7 @@ def judged(
     """The verdict on a pod of one budget whose spec is of generation 3, with this status."""
     made = budget(written, maxUnavailable=1, unhealthyPodEvictionPolicy=policy)
     made = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, generation=3))
-    asked = msgspec.structs.replace(pod("p"), status=PodStatus(phase=phase))
+    asked = pod("p", phase=phase)
     return eviction_refusal(asked, [made], {made.key: counts_of(made, ())}, unhealthy=unhealthy)
 
 
@@ -133,7 +130,7 @@ def test_a_ready_pod_goes_by_the_counts_of_its_budget(change: dict[str, Any], re
 def test_pods_that_never_started_or_have_ended_go_without_a_budget(phase: str) -> None:
     assert judged(FULL | {"disruptionsAllowed": 0, "observedGeneration": 0}, phase=phase) is None
     two = [budget(maxUnavailable=0), budget(maxUnavailable=0)]
-    asked = msgspec.structs.replace(pod("p"), status=PodStatus(phase=phase))
+    asked = pod("p", phase=phase)
     assert eviction_refusal(asked, two, {}, unhealthy=True) is None
     assert not never_evicted(asked, two)
 
@@ -204,7 +201,7 @@ def test_many_budgets_over_many_pods_cost_a_bounded_number_of_comparisons(monkey
 
 def test_budgets_of_one_label_each_cost_no_more_than_the_pods_they_cover(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule: each workload has a budget of its own."""
-    pods = [pod(f"p{number}-{place}", app=f"a{number}") for number in range(100) for place in range(3)]
+    pods = [pod(f"p{number}-{place}", labels={"app": f"a{number}"}) for number in range(100) for place in range(3)]
     budgets = [selecting(f"b{number}", matchLabels={"app": f"a{number}"}) for number in range(100)]
     monkeypatch.setattr(pod_disruption_budgets, "MOST_COMPARISONS", 3 * len(pods))
     found = covered_pods(budgets, pods)

@@ -16,6 +16,7 @@ from shiplap_lab.api_server.merge_patches import json_merge, strategic_merge
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster, ListOptions
 from shiplap_lab.fakes.faults import Crash, Faults
 from shiplap_lab.fakes.signals import FakeClock
+from tests.builders.pods import pod_object as pod
 
 
 @pytest.fixture
@@ -23,12 +24,8 @@ def server() -> ApiServer:
     return ApiServer(FakeClock(1_700_000_000.0))
 
 
-def pod(name: str = "p", namespace: str = "default", **metadata: object) -> dict:
-    return {"metadata": {"name": name, "namespace": namespace, **metadata}, "spec": {"containers": [{"name": "c"}]}}
-
-
 def running(server: ApiServer, name: str, *, ready: bool = True, labels: dict | None = None) -> None:
-    server.create("pods", pod(name, labels=labels or {"app": "web"}))
+    server.create("pods", pod(name, metadata={"labels": labels or {"app": "web"}}))
     server.bind(name, "n1")
     conditions = [{"type": "Ready", "status": str(ready)}]
     server.patch("pods", name, {"status": {"phase": "Running", "conditions": conditions}}, subresource="status")
@@ -68,10 +65,10 @@ class TestWriting:
         assert (found["metadata"]["labels"], found["spec"]) == ({"a": "b"}, {"taints": [{"key": "t"}]})
 
     def test_names_are_unique_or_generated(self, server: ApiServer) -> None:
-        server.create("pods", pod())
+        server.create("pods", pod("p"))
         with pytest.raises(ObjectConflict, match="already exists"):
-            server.create("pods", pod())
-        server.create("pods", pod(namespace="other"))
+            server.create("pods", pod("p"))
+        server.create("pods", pod("p", namespace="other"))
         generated = server.create("pods", {"metadata": {"generateName": "web-"}, "spec": {}})
         assert generated["metadata"]["name"].startswith("web-")
         with pytest.raises(ClusterError) as caught:
@@ -109,7 +106,7 @@ class TestWriting:
         assert names(server, "nodes") == ["n1"]
 
     def test_only_binding_moves_a_pod(self, server: ApiServer) -> None:
-        server.create("pods", pod())
+        server.create("pods", pod("p"))
         with pytest.raises(ClusterError) as caught:
             server.patch("pods", "p", {"spec": {"nodeName": "n1"}})
         assert caught.value.status == 422
@@ -176,7 +173,7 @@ class TestDeleting:
             server.get("pods", "p")
 
     def test_a_pod_without_a_node_goes_at_once(self, server: ApiServer) -> None:
-        server.create("pods", pod())
+        server.create("pods", pod("p"))
         server.delete("pods", "p")
         assert names(server, "pods") == []
 
@@ -188,7 +185,7 @@ class TestDeleting:
         assert names(server, "nodes") == []
 
     def test_a_uid_is_a_precondition(self, server: ApiServer) -> None:
-        server.create("pods", pod(uid="new"))
+        server.create("pods", pod("p", metadata={"uid": "new"}))
         with pytest.raises(ObjectConflict):
             server.delete("pods", "p", uid="old")
         server.delete("pods", "p", uid="new")
@@ -196,7 +193,7 @@ class TestDeleting:
 
 class TestBinding:
     def test_a_pod_is_bound_once(self, server: ApiServer) -> None:
-        server.create("pods", pod())
+        server.create("pods", pod("p"))
         server.patch("pods", "p", {"status": {"nominatedNodeName": "n1"}}, subresource="status")
         bound = server.bind("p", "n1")
         assert bound["spec"]["nodeName"] == "n1"
@@ -209,7 +206,7 @@ class TestBinding:
         gated = pod("gated")
         gated["spec"]["schedulingGates"] = [{"name": "wait"}]
         server.create("pods", gated)
-        server.create("pods", pod("ending", finalizers=["hold"]))
+        server.create("pods", pod("ending", metadata={"finalizers": ["hold"]}))
         server.delete("pods", "ending")
         for name in ("gated", "ending"):
             with pytest.raises(ObjectConflict):
@@ -248,7 +245,7 @@ class TestEviction:
         server.evict("other")
 
     def test_pending_pods_need_no_budget(self, server: ApiServer) -> None:
-        server.create("pods", pod(labels={"app": "web"}))
+        server.create("pods", pod("p", metadata={"labels": {"app": "web"}}))
         server.create("poddisruptionbudgets", budget(maxUnavailable=0))
         server.evict("p")
         assert names(server, "pods") == []
@@ -355,7 +352,7 @@ class TestReading:
 
     def test_field_selectors(self, server: ApiServer) -> None:
         server.create("pods", pod("free"))
-        server.create("pods", pod("bound", "other"))
+        server.create("pods", pod("bound", namespace="other"))
         server.bind("bound", "n1", "other")
         server.create("nodes", {"metadata": {"name": "cordoned"}, "spec": {"unschedulable": True}})
         server.create("events", {"metadata": {"name": "e"}, "source": {"component": "cluster-autoscaler"}})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -18,11 +20,9 @@ from shiplap_lab.cluster_simulator.kube_scheduler import (
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
 from tests.builders.nodes import node_object
+from tests.builders.pods import pod_object
 
-
-def pod(name: str = "p", cpu: str = "1", memory: str = "1Gi", ports: list | None = None, **spec: object) -> dict:
-    container = {"name": "main", "resources": {"requests": {"cpu": cpu, "memory": memory}}, "ports": ports or []}
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container], **spec}}
+pod = partial(pod_object, cpu="1", memory="1Gi")
 
 
 def why(pod_json: dict, node_json: dict, *others: dict) -> list[str]:
@@ -43,24 +43,26 @@ def expression(key: str, operator: str, *values: str) -> dict:
 
 class TestFilters:
     def test_a_pod_that_fits_is_not_refused(self) -> None:
-        assert why(pod(cpu="4", memory="8Gi"), node_object("n1", "4", "8Gi", "10")) == []
+        assert why(pod("p", cpu="4", memory="8Gi"), node_object("n1", "4", "8Gi", "10")) == []
 
     def test_every_short_resource_is_named(self) -> None:
-        assert why(pod(cpu="2", memory="6Gi"), node_object("n1", "4", "8Gi", "1"), pod(cpu="3", memory="3Gi")) == [
+        assert why(
+            pod("p", cpu="2", memory="6Gi"), node_object("n1", "4", "8Gi", "1"), pod("p", cpu="3", memory="3Gi")
+        ) == [
             "Insufficient cpu",
             "Insufficient memory",
             "Too many pods",
         ]
-        gpu = pod()
+        gpu = pod("p")
         gpu["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
         assert why(gpu, node_object("n1", "4", "8Gi", "10")) == ["Insufficient nvidia.com/gpu"]
 
     def test_taints_keep_pods_away_unless_tolerated_or_mere_preferences(self) -> None:
         tainted = node_object("n1", "4", "8Gi", "10", taints=[{"key": "team", "value": "db", "effect": "NoSchedule"}])
-        assert why(pod(), tainted) == ["node(s) had untolerated taint {team: db}"]
-        assert why(pod(tolerations=[{"key": "team", "operator": "Exists"}]), tainted) == []
+        assert why(pod("p"), tainted) == ["node(s) had untolerated taint {team: db}"]
+        assert why(pod("p", tolerations=[{"key": "team", "operator": "Exists"}]), tainted) == []
         assert (
-            why(pod(), node_object("n1", "4", "8Gi", "10", taints=[{"key": "team", "effect": "PreferNoSchedule"}]))
+            why(pod("p"), node_object("n1", "4", "8Gi", "10", taints=[{"key": "team", "effect": "PreferNoSchedule"}]))
             == []
         )
 
@@ -76,7 +78,7 @@ class TestFilters:
     def test_cordoned_nodes_take_only_pods_that_tolerate_it(
         self, toleration: dict[str, str] | None, reasons: list[str]
     ) -> None:
-        needs = pod() if toleration is None else pod(tolerations=[toleration])
+        needs = pod("p") if toleration is None else pod("p", tolerations=[toleration])
         assert why(needs, node_object("n1", "4", "8Gi", "10", unschedulable=True)) == reasons
 
     @pytest.mark.parametrize(
@@ -105,19 +107,19 @@ class TestFilters:
         target = node_object("n1", "4", "8Gi", "10", labels={"zone": "a", "cores": "8"})
         refused = ["node(s) didn't match Pod's node affinity/selector"]
         term = {"matchExpressions": expressions}
-        assert why(pod(affinity=affinity(term)), target) == ([] if allowed else refused)
+        assert why(pod("p", affinity=affinity(term)), target) == ([] if allowed else refused)
         other = {"matchExpressions": [expression("zone", "In", "a")]}
-        assert why(pod(affinity=affinity(term, other)), target) == []
-        assert why(pod(nodeSelector={"zone": "b"}, affinity=affinity(other)), target) == refused
+        assert why(pod("p", affinity=affinity(term, other)), target) == []
+        assert why(pod("p", nodeSelector={"zone": "b"}, affinity=affinity(other)), target) == refused
 
     def test_affinity_to_a_node_by_name(self) -> None:
         term = {"matchFields": [expression("metadata.name", "In", "n1")]}
-        assert why(pod(affinity=affinity(term)), node_object("n1", "4", "8Gi", "10")) == []
-        assert why(pod(affinity=affinity(term)), node_object("n2", "4", "8Gi", "10")) != []
+        assert why(pod("p", affinity=affinity(term)), node_object("n1", "4", "8Gi", "10")) == []
+        assert why(pod("p", affinity=affinity(term)), node_object("n2", "4", "8Gi", "10")) != []
 
     def test_host_ports_collide_by_protocol_port_and_address(self) -> None:
         def with_port(**port: object) -> dict:
-            return pod(cpu="100m", ports=[{"containerPort": 80, **port}])
+            return pod("p", cpu="100m", containers=[{"name": "main", "ports": [{"containerPort": 80, **port}]}])
 
         refused = ["node(s) didn't have free ports for the requested pod ports"]
         taken = with_port(hostPort=8080, hostIP="10.0.0.1")
@@ -132,7 +134,7 @@ class TestFilters:
 
 class TestScores:
     def test_the_emptier_and_the_more_balanced_node_score_higher(self) -> None:
-        needs = PodInfo.of(msgspec.convert(pod(cpu="1", memory="2Gi"), Pod))
+        needs = PodInfo.of(msgspec.convert(pod("p", cpu="1", memory="2Gi"), Pod))
         empty = NodeInfo.of(msgspec.convert(node_object("n1", "4", "8Gi", "10"), Node))
         assert least_allocated(needs, empty) == 75
         assert balanced_allocation(needs, empty) == 100
@@ -148,13 +150,13 @@ class TestScores:
         assert needs.requests == {"pods": 1}
 
     def test_equal_scores_are_decided_by_name(self) -> None:
-        needs = PodInfo.of(msgspec.convert(pod(), Pod))
+        needs = PodInfo.of(msgspec.convert(pod("p"), Pod))
         states = [NodeInfo.of(msgspec.convert(node_object(name, "4", "8Gi", "10"), Node)) for name in ("b", "a", "c")]
         assert best(needs, states).node.metadata.name == "a"
 
     def test_preferences_weigh_in(self) -> None:
         preferred = {"weight": 10, "preference": {"matchExpressions": [expression("disk", "In", "ssd")]}}
-        wants = pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}})
+        wants = pod("p", affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}})
         states = [
             NodeInfo.of(msgspec.convert(node_object("a", "4", "8Gi", "10"), Node)),
             NodeInfo.of(msgspec.convert(node_object("b", "4", "8Gi", "10", labels={"disk": "ssd"}), Node)),
@@ -168,7 +170,7 @@ class TestScores:
             ),
             NodeInfo.of(msgspec.convert(node_object("b", "4", "8Gi", "10"), Node)),
         ]
-        assert best(PodInfo.of(msgspec.convert(pod(), Pod)), states).node.metadata.name == "b"
+        assert best(PodInfo.of(msgspec.convert(pod("p"), Pod)), states).node.metadata.name == "b"
 
 
 class TestScheduler:
@@ -287,6 +289,6 @@ class TestScheduler:
         scheduler = Scheduler(server)
         scheduler.step(0.0)
         server.create("nodes", node_object("n1", "4", "8Gi", "10"))
-        server.create("pods", pod())
+        server.create("pods", pod("p"))
         server.compact()
         assert scheduler.step(1.0) == 1

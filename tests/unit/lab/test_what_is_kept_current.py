@@ -43,20 +43,16 @@ class Forgetful(Scheduler):
         return choose(needs, self._nodes)
 
 
-def pod(name: str, cpu: str, *, prefers: bool) -> dict[str, Any]:
-    spec: dict[str, Any] = {}
-    if prefers:
-        term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["c"]}]}
-        wanted = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
-        spec["affinity"] = {"nodeAffinity": wanted}
-    return pod_object(name, cpu, "1Gi", **spec)
+NEAR_C = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["c"]}]}
+WISH = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": NEAR_C}]}
+PREFERS = {"affinity": {"nodeAffinity": WISH}}
 
 
 def do(server: ApiServer, deed: tuple[Any, ...]) -> None:
     try:
         match deed:
             case ("pod", name, cpu, prefers):
-                server.create("pods", pod(name, cpu, prefers=prefers))
+                server.create("pods", pod_object(name, cpu, "1Gi", **(PREFERS if prefers else {})))
             case ("node", name, cpu, taints):
                 server.create(
                     "nodes", node_object(name, cpu, "8Gi", "5", labels={"kubernetes.io/hostname": name}, taints=taints)
@@ -133,7 +129,7 @@ def test_pods_of_a_node_are_found_without_looking_at_the_others(deeds: list[tupl
 def test_a_scheduler_with_a_pace_tries_so_many_and_those_that_nothing_fits_once() -> None:
     server = ApiServer(FakeClock())
     for name in ("a", "b", "c"):
-        server.create("pods", pod(name, "2", prefers=False))
+        server.create("pods", pod_object(name, "2", "1Gi"))
     scheduler = Scheduler(server, most=2)
     assert scheduler.step(0.0) == 0
     assert [bool(conditions != "None") for _, _, conditions in seen(server)] == [True, True, False]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec.structs import replace
 
-from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.live.live_manifests import SETTLED_S, LiveManifests, ObservedManifest
+from tests.builders.pools import pool
 
 NOW = 1_000_000.0
 
 
-def pool(name: str, node_class: str) -> NodePool:
-    spec = {"template": {"spec": {"nodeClassRef": {"name": node_class}}}}
-    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, NodePool)
-
-
-POOLS = (pool("batch", "gpu"), pool("shop", "default"), pool("web", "default"))
+POOLS = (pool("batch", node_class="gpu"), pool("shop"), pool("web"))
 
 
 def live(**ages_s: float) -> LiveManifests:

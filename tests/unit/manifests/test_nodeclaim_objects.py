@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.kubernetes.objects import Node, Taint
+from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.custom_resources import NodePool, RequirementSpec
 from shiplap.manifests.live.nodeclaim_objects import (
     FINALIZER,
@@ -25,6 +26,7 @@ from shiplap.manifests.live.nodeclaim_objects import (
 )
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.builders.claims import node_claim
+from tests.builders.nodes import node as any_node
 from tests.crds.schema_judge import object_violations, violations
 from tests.crds.schemas import status_schema_of
 from tests.go_modules import KARPENTER_CORE, folder_of
@@ -62,14 +64,8 @@ def claim(state: ClaimState = ClaimState.INITIALIZED, name: str = "default-1", *
     return node_claim(cluster="demo", **{**known, **fields})
 
 
-def node(*, guarded: bool = False) -> Node:
-    amounts = {"cpu": "2", "memory": "8Gi", "pods": "29"}
-    metadata: dict[str, Any] = {"name": "ip-10-0-0-1"}
-    if guarded:
-        metadata |= {"labels": {INSTALL_LABEL: "one"}, "finalizers": [FINALIZER]}
-    spec = {"providerID": "aws:///eu-west-1a/i-0abc"}
-    status = {"capacity": amounts, "allocatable": amounts}
-    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Node)
+node = partial(any_node, "ip-10-0-0-1", "2", "8Gi", "29", zone="eu-west-1a", instance_id="i-0abc")
+GUARDED = node(labels={INSTALL_LABEL: "one"}, metadata={"finalizers": [FINALIZER]})
 
 
 def changes(
@@ -82,7 +78,7 @@ def changes(
 ) -> ClaimObjectChanges:
     """`disruption` is what is known of every claim, None if the memory cannot be read."""
     known = None if disruption is None else {claim.name: disruption for claim in claims}
-    return claim_object_changes(claims, objects, [pool], [node(guarded=guarded)], "one", now, known)
+    return claim_object_changes(claims, objects, [pool], [GUARDED if guarded else node()], "one", now, known)
 
 
 def created(*claims: NodeClaim, **known: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,29 +22,19 @@ CLAIM = "spec.template.spec"
 LABELS = "spec.template.metadata.labels"
 
 
-def parsed(data: dict[str, Any], kind: type[Any]) -> Any:
-    """As a file gives it: no text of it is the object that the types hold as their default."""
-    return msgspec.json.decode(msgspec.json.encode(data), type=kind)
+def parsed(kind: type[Any], sample: dict[str, Any], *changes: tuple[str, Any], under: str = "") -> Any:
+    """The changed sample as a file gives it: no text of it is the object that the types hold as their default."""
+    for path, value in changes:
+        sample = changed(sample, under + path, value)
+    return msgspec.json.decode(msgspec.json.encode(sample), type=kind)
+
+
+pool = partial(parsed, NodePool, NODE_POOL)
+node_class = partial(parsed, EC2NodeClass, EC2_NODE_CLASS, under="spec.")
 
 
 def of_pool(*changes: tuple[str, Any]) -> str:
     return pool_hash(pool(*changes))
-
-
-def pool(*changes: tuple[str, Any]) -> NodePool:
-    data = NODE_POOL
-    for path, value in changes:
-        data = changed(data, path, value)
-    made: NodePool = parsed(data, NodePool)
-    return made
-
-
-def node_class(*changes: tuple[str, Any]) -> EC2NodeClass:
-    data = EC2_NODE_CLASS
-    for path, value in changes:
-        data = changed(data, f"spec.{path}", value)
-    made: EC2NodeClass = parsed(data, EC2NodeClass)
-    return made
 
 
 def of_class(*changes: tuple[str, Any], ca: str = "") -> str:

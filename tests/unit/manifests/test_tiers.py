@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.manifests.custom_resources import (
-    NodeClaimTemplateSpec,
-    NodeClassReference,
-    NodePool,
-    NodePoolSpec,
-    NodePoolTemplate,
     RequirementSpec,
 )
 from shiplap.manifests.tiers import Tier, allows, expand, problem_of
+from tests.builders.pools import pool as any_pool
 
 FAMILY = "karpenter.k8s.aws/instance-family"
 ZONE = "topology.kubernetes.io/zone"
@@ -26,9 +23,7 @@ KNOWN = {
 }
 
 
-def pool(*requirements: RequirementSpec, name: str = "default", weight: int = 0) -> NodePool:
-    claim = NodeClaimTemplateSpec(node_class_ref=NodeClassReference(name="default"), requirements=requirements)
-    return NodePool(ObjectMeta(name=name), NodePoolSpec(NodePoolTemplate(claim), weight=weight))
+pool = partial(any_pool, "default", capacity_types=())
 
 
 def in_(key: str, *values: str, min_values: int | None = None) -> RequirementSpec:

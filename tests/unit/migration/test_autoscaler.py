@@ -104,7 +104,7 @@ def moved(*sources: dict[str, Any] | str, taint: bool = False) -> Migration:
     return migrate(documents, Naming(taint=taint))
 
 
-def pools(found: Migration) -> dict[str, Any]:
+def pools_of(found: Migration) -> dict[str, Any]:
     return {item["metadata"]["name"]: item for item in found.manifests if item["kind"] == "NodePool"}
 
 
@@ -113,7 +113,7 @@ def classes(found: Migration) -> dict[str, Any]:
 
 
 def requirements(found: Migration, name: str) -> dict[tuple[str, str], list[str]]:
-    written = pools(found)[name]["spec"]["template"]["spec"]["requirements"]
+    written = pools_of(found)[name]["spec"]["template"]["spec"]["requirements"]
     return {(entry["key"], entry["operator"]): entry["values"] for entry in written}
 
 
@@ -133,7 +133,7 @@ def test_a_managed_node_group() -> None:
     found = moved(group)
     assert refused(found) == []
     assert (found.cluster, found.origin) == ("prod", "Cluster Autoscaler")
-    pool = pools(found)["core-shiplap"]
+    pool = pools_of(found)["core-shiplap"]
     assert pool["spec"]["limits"] == {"nodes": "4"}
     assert pool["spec"]["template"]["metadata"]["labels"] == {"tier": "core"}
     assert pool["spec"]["template"]["spec"]["taints"] == [{"key": "a", "effect": "NoSchedule", "value": "b"}]
@@ -191,7 +191,7 @@ def test_a_self_managed_group_boots_as_before() -> None:
         scaling_group(), boot("--node-labels=team=web,zone=a --register-with-taints=x=y:NoExecute --max-pods=30")
     )
     assert refused(found) == []
-    pool = pools(found)["web-shiplap"]["spec"]["template"]
+    pool = pools_of(found)["web-shiplap"]["spec"]["template"]
     assert pool["metadata"]["labels"] == {"team": "web", "zone": "a"}
     assert pool["spec"]["taints"] == [{"key": "x", "effect": "NoExecute", "value": "y"}]
     spec = classes(found)["web"]
@@ -236,7 +236,7 @@ spec:
 )
 def test_labels_that_other_families_are_told_at_boot(text: str, pods: int, taints: list[dict[str, str]]) -> None:
     found = moved(scaling_group(), template(UserData=base64.b64encode(text.encode()).decode()))
-    pool = pools(found)["web-shiplap"]["spec"]["template"]
+    pool = pools_of(found)["web-shiplap"]["spec"]["template"]
     assert pool["metadata"]["labels"] == {"team": "web"}
     assert pool["spec"].get("taints", []) == taints
     assert classes(found)["web"]["kubelet"] == {"maxPods": pods}
@@ -254,7 +254,7 @@ def test_labels_that_other_families_are_told_at_boot(text: str, pods: int, taint
 )
 def test_settings_of_bottlerocket_as_toml_has_them(text: str, labels: dict[str, str], taints: int) -> None:
     found = moved(scaling_group(), template(UserData=base64.b64encode(text.encode()).decode()))
-    pool = pools(found)["web-shiplap"]["spec"]["template"]
+    pool = pools_of(found)["web-shiplap"]["spec"]["template"]
     assert pool.get("metadata", {}).get("labels", {}) == labels
     assert len(pool["spec"].get("taints", [])) == taints
 
@@ -279,7 +279,7 @@ def test_the_tags_that_describe_an_empty_group() -> None:
         ),
         boot("--node-labels=team=web --register-with-taints=dedicated=web:NoSchedule"),
     )
-    pool = pools(found)["web-shiplap"]["spec"]
+    pool = pools_of(found)["web-shiplap"]["spec"]
     assert pool["template"]["metadata"]["labels"] == {"team": "web"}
     assert pool["template"]["spec"]["taints"] == [{"key": "dedicated", "effect": "NoSchedule", "value": "web"}]
     assert pool["disruption"]["consolidateAfter"] == "3m0s"
@@ -302,7 +302,7 @@ def test_a_mixed_group() -> None:
         ("node.kubernetes.io/instance-type", "In"): ["m5.large", "m5a.large"],
         ("karpenter.sh/capacity-type", "In"): ["spot", "on-demand"],
     }
-    assert pools(found)["web-shiplap"]["metadata"]["annotations"] == {
+    assert pools_of(found)["web-shiplap"]["metadata"]["annotations"] == {
         "shiplap.dev/min-on-demand": "30%",
         "shiplap.dev/allocation-strategy": "capacity-optimized",
     }
@@ -336,16 +336,16 @@ def test_attributes_instead_of_types() -> None:
 def test_groups_that_boot_alike_share_a_node_class() -> None:
     found = moved(node_group("a"), node_group("b", instanceTypes=["m5.large"]))
     assert list(classes(found)) == ["a"]
-    assert {pool["spec"]["template"]["spec"]["nodeClassRef"]["name"] for pool in pools(found).values()} == {"a"}
+    assert {pool["spec"]["template"]["spec"]["nodeClassRef"]["name"] for pool in pools_of(found).values()} == {"a"}
 
 
 def test_the_group_behind_a_managed_one_is_not_a_second() -> None:
     behind = scaling_group("eks-core-1", tags={"k8s.io/cluster-autoscaler/node-template/label/x": "y"})
     found = moved(node_group(resources={"autoScalingGroups": [{"name": "eks-core-1"}]}), behind)
-    assert list(pools(found)) == ["core-shiplap"]
-    assert pools(found)["core-shiplap"]["spec"]["template"]["metadata"]["labels"] == {"x": "y"}
+    assert list(pools_of(found)) == ["core-shiplap"]
+    assert pools_of(found)["core-shiplap"]["spec"]["template"]["metadata"]["labels"] == {"x": "y"}
     tagged = scaling_group("eks-core-2", tags={"eks:nodegroup-name": "core"})
-    assert list(pools(moved(node_group(), tagged))) == ["core-shiplap"]
+    assert list(pools_of(moved(node_group(), tagged))) == ["core-shiplap"]
 
 
 @pytest.mark.parametrize(("version", "kept"), [("$Default", "m5.xlarge"), ("$Latest", "m6i.large"), ("1", "")])
@@ -364,7 +364,7 @@ def test_the_version_of_the_launch_template_that_is_meant(version: str, kept: st
 
 def test_names_that_kubernetes_would_refuse() -> None:
     found = moved(scaling_group("Web_Spot.Nodes--" + "x" * 80), template())
-    (name,) = pools(found)
+    (name,) = pools_of(found)
     assert name.startswith("web-spot-nodes-xxx")
     assert len(name) <= 63
     assert refused(found) == []
@@ -386,7 +386,7 @@ def test_the_flags_of_the_autoscaler() -> None:
         "--strange",
     )
     found = moved(scaling_group(), template(), deployment(*flags))
-    spec = pools(found)["web-shiplap"]["spec"]
+    spec = pools_of(found)["web-shiplap"]["spec"]
     assert spec["disruption"] == {
         "consolidationPolicy": "WhenEmptyOrUnderutilized",
         "consolidateAfter": "5m",
@@ -403,7 +403,7 @@ def test_the_flags_of_the_autoscaler() -> None:
 
 def test_scale_down_switched_off_keeps_every_node() -> None:
     found = moved(scaling_group(), template(), deployment("--scale-down-enabled=false"))
-    assert pools(found)["web-shiplap"]["spec"]["disruption"]["budgets"] == [{"nodes": "0"}]
+    assert pools_of(found)["web-shiplap"]["spec"]["disruption"]["budgets"] == [{"nodes": "0"}]
 
 
 @pytest.mark.parametrize("flag", ["--nodes=1:x:web", "--max-node-provision-time=soon", "--max-nodes-total=many"])
@@ -422,14 +422,14 @@ def test_priorities_become_weights_in_their_order() -> None:
     given = (deployment("--expander=priority"), priorities("10:\n  - .*\n50:\n  - ^spot-\n100:\n  - ^gpu-\n"))
     groups = [node_group(name) for name in ("spot-a", "gpu-a", "other")]
     found = moved(*groups, *given)
-    assert {name: pool["spec"].get("weight") for name, pool in pools(found).items()} == {
+    assert {name: pool["spec"].get("weight") for name, pool in pools_of(found).items()} == {
         "gpu-a-shiplap": 99,
         "spot-a-shiplap": 66,
         "other-shiplap": 33,
     }
     assert refused(found) == []
     without = moved(*groups, deployment("--expander=random"), given[1])
-    assert all("weight" not in pool["spec"] for pool in pools(without).values())
+    assert all("weight" not in pool["spec"] for pool in pools_of(without).values())
 
 
 @pytest.mark.parametrize("text", ["high:\n  - .*", "10:\n  - '['", "10: 5"])
@@ -465,7 +465,7 @@ def test_both_autoscalers_at_once() -> None:
 def test_the_price_of_spot_bounds_spot_alone(above_base: int, written: str | None) -> None:
     distribution = {"OnDemandPercentageAboveBaseCapacity": above_base, "SpotMaxPrice": "0.2"}
     found = moved(scaling_group(MixedInstancesPolicy=mixed(distribution, {"InstanceType": "m5.large"})), template())
-    notes = pools(found)["web-shiplap"]["metadata"].get("annotations", {})
+    notes = pools_of(found)["web-shiplap"]["metadata"].get("annotations", {})
     assert notes.get("shiplap.dev/max-node-price") == written
     if above_base == 25:
         assert about(found, "SpotMaxPrice").match is MatchQuality.NONE
@@ -474,7 +474,7 @@ def test_the_price_of_spot_bounds_spot_alone(above_base: int, written: str | Non
 def test_the_price_of_spot_may_stand_in_the_launch_template() -> None:
     options = {"MarketType": "spot", "SpotOptions": {"MaxPrice": "0.3"}}
     found = moved(scaling_group(), template(InstanceMarketOptions=options))
-    assert pools(found)["web-shiplap"]["metadata"]["annotations"] == {"shiplap.dev/max-node-price": "0.3"}
+    assert pools_of(found)["web-shiplap"]["metadata"]["annotations"] == {"shiplap.dev/max-node-price": "0.3"}
 
 
 def test_devices_that_tags_promise_become_an_overlay_of_their_own_pool() -> None:
@@ -579,5 +579,5 @@ def test_groups_whose_names_become_equal_keep_pools_and_classes_of_their_own() -
     found = moved(*groups, template(), node_group("web-a", instanceTypes=["c5.large"]))
     names = [(item["kind"], item["metadata"]["name"]) for item in found.manifests]
     assert len(names) == len(set(names))
-    assert len(pools(found)) == 5
+    assert len(pools_of(found)) == 5
     assert refused(found) == []

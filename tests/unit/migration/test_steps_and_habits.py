@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from shiplap.manifests.files.documents import read_text
 from shiplap_cli.commands.migrate.migration_findings import FormerKind, FormerPool
 from shiplap_cli.commands.migrate.steps import steps_of
 from shiplap_cli.commands.migrate.workload_findings import with_local_storage, workload_findings
+from tests.builders.pods import pod as any_pod
 
 OLD = {
     FormerKind.NODE_POOL: FormerPool(FormerKind.NODE_POOL, "default", "default-shiplap", cpu_limit="100"),
@@ -61,11 +63,7 @@ def test_the_first_workload_is_held_to_the_first_new_pool() -> None:
     assert patch[1]["value"] == {"karpenter.sh/nodepool": "default-shiplap"}
 
 
-def pod(name: str, *, owner: str = "ReplicaSet", **fields: Any) -> Pod:
-    metadata = {"name": name, "namespace": fields.pop("namespace", "web")} | fields.pop("metadata", {})
-    if owner:
-        metadata["ownerReferences"] = [{"kind": owner, "name": "o", "uid": "o", "controller": True}]
-    return msgspec.convert({"metadata": metadata, **fields}, Pod)
+pod = partial(any_pod, namespace="web", owner="owner", owner_kind="ReplicaSet")
 
 
 def found(
@@ -82,7 +80,7 @@ def test_a_workload_without_habits_is_not_named() -> None:
 def test_pods_that_the_autoscaler_would_keep_a_node_for() -> None:
     annotations = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
     assert found(
-        pod("kept", metadata={"annotations": annotations}),
+        pod("kept", annotations=annotations),
         pod("naked", owner=""),
         pod("dns", namespace="kube-system"),
         pod("cache"),
@@ -104,8 +102,8 @@ def test_system_pods_with_a_budget_and_daemons_are_at_home_anywhere() -> None:
     system = {"namespace": "kube-system"}
     assert (
         found(
-            pod("dns", metadata={"labels": {"app": "dns"}}, **system),
-            pod("proxy", owner="DaemonSet", **system),
+            pod("dns", labels={"app": "dns"}, **system),
+            pod("proxy", owner_kind="DaemonSet", **system),
             budgets=(budget,),
         )
         == []

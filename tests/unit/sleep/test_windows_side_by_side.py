@@ -20,16 +20,11 @@ from shiplap.policies.sleep.sleep_state import (
     with_rehearsals,
     with_taken,
 )
+from tests.builders.pools import pool
 
 
 def at(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
-
-
-def pool(name: str, sleep: str | None = None) -> NodePool:
-    annotations = {} if sleep is None else {SLEEP: sleep}
-    spec = {"template": {"spec": {"nodeClassRef": {"name": "default"}}}}
-    return msgspec.convert({"metadata": {"name": name, "annotations": annotations}, "spec": spec}, NodePool)
 
 
 def rehearsed(of: SleepSettings, pools: list[NodePool]) -> SleepNotes:
@@ -152,11 +147,12 @@ def test_a_decision_is_made_again_when_the_first_of_two_no_longer_sleeps_long_en
 def test_hours_of_an_annotation_that_are_edited_are_rehearsed_anew(edited: str) -> None:
     """Also where both the old hours and the new ones narrow the window: whoever edits them sees first what would go."""
     of = SleepSettings(("ci", "dev"), 5, (WindowSettings(NIGHTS),))
-    before = [pool("ci", "daily 20:00-06:00 UTC"), pool("dev", "daily 22:00-05:00 UTC")]
+    known = {"ci": "daily 20:00-06:00 UTC", "dev": "daily 22:00-05:00 UTC"}
+    before = [pool(name, annotations={SLEEP: sleep}) for name, sleep in known.items()]
     notes = rehearsed(of, before)
     night = at("2026-01-06T01:00")
     assert asleep(sleep_state(of, before, JoinHistory(), notes, night)) == ["ci", "dev"]
-    after = [before[0], pool("dev", edited)]
+    after = [before[0], pool("dev", annotations={SLEEP: edited})]
     known = sleep_state(of, after, JoinHistory(), notes, night)
     assert asleep(known) == []
     assert {scope.name for scope in known.scopes} == {"ci", "dev"}
@@ -169,7 +165,7 @@ def test_hours_of_an_annotation_that_are_edited_are_rehearsed_anew(edited: str) 
 
 def test_hours_of_an_annotation_that_go_are_rehearsed_anew() -> None:
     of = SleepSettings(("ci", "dev"), 5, (WindowSettings(NIGHTS),))
-    before = [pool("ci"), pool("dev", "daily 22:00-05:00 UTC")]
+    before = [pool("ci"), pool("dev", annotations={SLEEP: "daily 22:00-05:00 UTC"})]
     notes = rehearsed(of, before)
     assert asleep(sleep_state(of, POOLS, JoinHistory(), notes, at("2026-01-05T19:10"))) == []
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,15 +25,16 @@ from shiplap.spending.ledger import (
     posted,
     running_micros,
 )
-from tests.builders.claims import node_claim
+from tests.builders.claims import node_claim, running_claim
 
 START = int(datetime(2026, 11, 10, tzinfo=UTC).timestamp())
 
 
-def claim(name: str = "a", born: float = START, end: float | None = None, **fields: object) -> NodeClaim:
-    state = ClaimState.INITIALIZED if end is None else ClaimState.GONE
-    known = {"instance_id": f"i-{name}", "hourly": 0.36, "state": state, "created_at": born, "changed_at": end or born}
-    return node_claim(**{"name": name} | known | fields)
+claim = partial(running_claim, hourly=0.36, created_at=START, changed_at=START)
+
+
+def ended(at: float, **fields: Any) -> NodeClaim:
+    return claim(state=ClaimState.GONE, changed_at=at, **fields)
 
 
 def nobody(_: NodeClaim) -> dict[str, float]:
@@ -43,14 +46,14 @@ def test_instance_time_is_billed_by_the_second() -> None:
 
 
 def test_a_minute_is_billed_at_least_and_only_once() -> None:
-    short = claim(end=START + 5)
+    short = ended(START + 5)
     assert billed_s(short, START + 1) == billed_s(short, START + 9999) == 60
     assert billed_s(short, START) == 0
     assert cost_micros(short, START + 60, START + 9999, Rate(360_000)) == 0
 
 
 def test_a_claim_without_an_instance_costs_nothing() -> None:
-    failed = claim(instance_id="", end=START + 500)
+    failed = ended(START + 500, instance_id="", instance_type="")
     planned = node_claim(name="b", hourly=1.0, created_at=START)
     assert billed_s(failed, START + 900) == billed_s(planned, START + 900) == 0
 
@@ -141,7 +144,9 @@ def test_postings_and_what_runs_since_add_up_to_the_lives_of_all_nodes(
     def seen_at(at: float) -> list[NodeClaim]:
         born = ((str(index), START + start, life) for index, (start, life, _) in enumerate(lives))
         return [
-            claim(name, since, since + life if life is not None and since + life <= at else None)
+            ended(since + life, name=name, created_at=since)
+            if life is not None and since + life <= at
+            else claim(name, created_at=since, changed_at=since)
             for name, since, life in born
             if since <= at
         ]
