@@ -11,8 +11,8 @@ import pytest
 
 from shiplap.drawing.dashboard_widget import WidgetCluster, WidgetLooks, widget_html
 from tests.browser import Browser, running
+from tests.builders.pictures import cluster
 from tests.infra.dashboard_page import page
-from tests.pictures import cluster
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 

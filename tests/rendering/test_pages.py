@@ -34,7 +34,7 @@ from shiplap_cli.render.status_page import CatalogDocument, ClusterStatusDocumen
 from shiplap_cli.render.totals import LeftOut, NodeTotal, PlanDifference, PlanSide, Totals
 from shiplap_lab.simulation.recording import Frame, Sample, Timeline, TimelineEvent
 from tests.browser import Browser, running
-from tests.pictures import HOSTILE, cluster
+from tests.builders.pictures import HOSTILE, cluster
 from tests.rendering.shades import shades
 
 PHONE, DESK = 360, 1440

@@ -4,40 +4,43 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 
-import msgspec
+from msgspec.structs import replace
 
 from shiplap.drawing.capture import picture_after_plan, picture_of_claims, picture_of_cluster
 from shiplap.drawing.picture import Amounts, NodePictureState
 from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Observation, Offering
 from shiplap.instances.offerings.node_prices import NodePrices
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import NodeStatus
 from shiplap.manifests.nodeclaim import ClaimState, PodReference
-from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
+from shiplap.scheduling.model.scheduling_plan import Placement, Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
-from tests.builders.claims import with_fields
-from tests.builders.nodes import node_object
-from tests.builders.pods import UNSCHEDULABLE, pod_object
+from tests.builders.claims import planned_claim, with_fields
+from tests.builders.nodes import node as any_node
+from tests.builders.pods import UNSCHEDULABLE
+from tests.builders.pods import pod as any_pod
 from tests.unit.drawing.captured import CLAIM, GIB, NOW
 
-
-def node(name: str, *, pool: str = "web", ready: bool | None = True, **more: object) -> Node:
-    sold = {"pool": pool, "capacity_type": "spot" if pool else ""}
-    return msgspec.convert(node_object(name, **sold, instance_type="m5.large", zone="z1", ready=ready) | more, Node)
-
-
-def pod(name: str, on: str = "", cpu: str = "500m", phase: str = "", **meta: object) -> Pod:
-    waits = UNSCHEDULABLE | {"message": "0/1 nodes are available"}
-    status = {"phase": phase, "conditions": [] if on else [waits]}
-    body = pod_object(name, cpu, "1Gi", namespace="shop", node=on, metadata={"uid": f"uid-{name}", **meta})
-    return msgspec.convert(body | {"status": status}, Pod)
+node = partial(
+    any_node, cpu="2", memory="8Gi", pods="29", pool="web", capacity_type="spot", instance_type="m5.large", zone="z1"
+)
+pod = partial(any_pod, cpu="500m", memory="1Gi", namespace="shop")
+waits = partial(pod, status={"conditions": [UNSCHEDULABLE | {"message": "0/1 nodes are available"}]})
 
 
 def test_nodes_carry_their_pods_and_what_they_cost() -> None:
-    pods = [pod("small", "n1", "250m"), pod("large", "n1", "1"), pod("over", "n1", phase="Succeeded"), pod("waits")]
+    pods = [
+        pod("small", cpu="250m", node="n1"),
+        pod("large", cpu="1", node="n1"),
+        pod("over", node="n1", phase="Succeeded"),
+        waits("waits"),
+    ]
     offered = (Offering("z1", "spot", 0.03), Offering("z1", "on-demand", 0.096))
     prices = NodePrices(others={"m5.large": offered})
-    picture = picture_of_cluster("c", NOW, [node("n1"), node("foreign", pool="")], pods, prices=prices)
+    picture = picture_of_cluster(
+        "c", NOW, [node("n1"), node("foreign", pool="", capacity_type="")], pods, prices=prices
+    )
     foreign, ours = picture.nodes
     assert [each.name for each in ours.pods] == ["large", "small"]
     assert ours.used == Amounts(1250, 2 * GIB, 2)
@@ -92,9 +95,9 @@ def test_a_node_in_service_has_the_same_memory_from_its_report_as_from_its_node(
 def test_states_of_nodes() -> None:
     nodes = [
         node("broken", ready=False),
-        node("cordoned", spec={"unschedulable": True}),
-        node("doomed", metadata={"name": "doomed", "deletionTimestamp": "2025-06-15T15:00:00Z"}),
-        node("from-a-file", ready=None),
+        node("cordoned", cordoned=True),
+        node("doomed", deleting=True),
+        replace(node("from-a-file"), status=NodeStatus()),
         node("leaving"),
     ]
     claims = [with_fields(CLAIM, name="l", state=ClaimState.DRAINING, node_name="leaving", failure="SpotInterruption")]
@@ -119,7 +122,7 @@ def test_a_claim_in_flight_shows_the_pods_it_is_for() -> None:
         instance_types=("m5.large",),
     )
     over = with_fields(CLAIM, name="o", state=ClaimState.FAILED)
-    (drawn,) = picture_of_cluster("c", NOW, [], [pod("waits")], [flying, over]).nodes
+    (drawn,) = picture_of_cluster("c", NOW, [], [waits("waits")], [flying, over]).nodes
     assert (drawn.name, drawn.state, drawn.instance_type) == ("f", NodePictureState.STARTING, "m5.large")
     assert [(each.name, each.fresh) for each in drawn.pods] == [("waits", True)]
     assert drawn.used == Amounts(1200, 3 * GIB, 2)
@@ -127,10 +130,10 @@ def test_a_claim_in_flight_shows_the_pods_it_is_for() -> None:
 
 def test_the_oldest_pod_waits_first_and_ages_are_never_negative() -> None:
     pods = [
-        pod("young", creationTimestamp="2025-06-15T15:00:00Z"),
-        pod("old", creationTimestamp="2025-06-15T14:00:00Z"),
-        pod("ahead", creationTimestamp="2026-06-15T15:00:00Z"),
-        pod("ending", deletionTimestamp="2025-06-15T15:00:00Z"),
+        waits("young", metadata={"creationTimestamp": "2025-06-15T15:00:00Z"}),
+        waits("old", metadata={"creationTimestamp": "2025-06-15T14:00:00Z"}),
+        waits("ahead", metadata={"creationTimestamp": "2026-06-15T15:00:00Z"}),
+        waits("ending", deleting=True),
     ]
     waiting = picture_of_cluster("c", NOW, [], pods).pending
     assert [each.name for each in waiting] == ["old", "young", "ahead"]
@@ -142,19 +145,15 @@ def test_a_plan_come_true() -> None:
     snapshot = Snapshot(
         cluster="c",
         now=NOW,
-        view=ClusterView(pods=(pod("there", "n1"), pod("joins"), pod("new"), pod("stuck")), nodes=(node("n1"),)),
+        view=ClusterView(pods=(pod("there", node="n1"), *map(waits, ("joins", "new", "stuck"))), nodes=(node("n1"),)),
         catalogs=(NodeClassCatalog("default", (kind,)),),
     )
-    planned = PlannedClaim(
+    planned = planned_claim(
         name="web-1",
         node_pool="web",
-        node_class="default",
         tier=1,
-        requirements=(),
-        taints=(),
-        labels={},
-        instance_types=("m5.large",),
-        launch=LaunchChoice("m5.large", "z1", "on-demand", 0.096),
+        zone="z1",
+        price=0.096,
         requests={"cpu": 700, "memory": GIB},
         pods=(PodReference("shop", "new"),),
         reasons=("flex is out of capacity",),

@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 
 from shiplap.drawing.cost_shares import UNREQUESTED, CostShare, cost_table, share_costs
 from shiplap.drawing.picture import Amounts, NodePicture, PodPicture
-from tests.pictures import GIB
-
-
-def node(*pods: PodPicture, hourly: float = 1.0, accelerators: int = 0) -> NodePicture:
-    return NodePicture(name="n", hourly=hourly, allocatable=Amounts(8000, 32 * GIB, 58, accelerators), pods=pods)
+from tests.builders.pictures import GIB, drawn_node
 
 
 def namespace(pod: PodPicture) -> str:
@@ -21,7 +17,7 @@ def namespace(pod: PodPicture) -> str:
 
 def test_a_pod_pays_for_what_it_requests_and_the_rest_has_a_row_of_its_own() -> None:
     """A quarter of the processors and a half of the memory are three eighths of the node."""
-    shares = share_costs([node(PodPicture("shop", "api", 2000, 16 * GIB))], namespace)
+    shares = share_costs([drawn_node(8000, 32, PodPicture("shop", "api", 2000, 16 * GIB), hourly=1.0)], namespace)
 
     assert shares == (CostShare(UNREQUESTED, 0, 0.625), CostShare("shop", 1, 0.375))
 
@@ -29,7 +25,9 @@ def test_a_pod_pays_for_what_it_requests_and_the_rest_has_a_row_of_its_own() -> 
 def test_accelerators_are_three_quarters_of_the_node_that_has_them() -> None:
     train, web = PodPicture("ml", "train", 0, 0, accelerators=4), PodPicture("shop", "web", 8000, 32 * GIB)
 
-    shares = share_costs([node(train, web, hourly=10.0, accelerators=4)], namespace)
+    shares = share_costs(
+        [drawn_node(8000, 32, train, web, hourly=10.0, allocatable=Amounts(8000, 32 * GIB, 58, 4))], namespace
+    )
 
     assert shares == (CostShare("ml", 1, 7.5), CostShare("shop", 1, 2.5))
 
@@ -38,7 +36,7 @@ def test_nodes_without_a_price_and_of_unknown_capacity_cost_nobody_anything() ->
     api = PodPicture("shop", "api", 2000, GIB)
     unknown = NodePicture(name="n", hourly=2.0, pods=(api,))
 
-    assert share_costs([node(api, hourly=0.0)], namespace) == (CostShare("shop", 1, 0.0),)
+    assert share_costs([drawn_node(8000, 32, api, hourly=0.0)], namespace) == (CostShare("shop", 1, 0.0),)
     assert share_costs([unknown], namespace) == (CostShare(UNREQUESTED, 0, 2.0), CostShare("shop", 1, 0.0))
 
 
@@ -57,7 +55,8 @@ def test_the_shares_sum_up_to_the_price_even_on_an_overfull_node(
         for place, (group, cpu, memory, devices) in enumerate(drawn)
     ]
 
-    shares = share_costs([node(*pods, accelerators=accelerators)], namespace)
+    room = Amounts(8000, 32 * GIB, 58, accelerators)
+    shares = share_costs([drawn_node(8000, 32, *pods, hourly=1.0, allocatable=room)], namespace)
 
     assert sum(share.hourly for share in shares) == pytest.approx(1.0)
     assert all(share.hourly >= 0 for share in shares)

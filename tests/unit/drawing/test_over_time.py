@@ -15,7 +15,7 @@ from shiplap_cli.render.charts import ChartLine, chart, charts, event_rows
 from shiplap_cli.render.html_simulation import moments
 from shiplap_cli.render.page import SCRIPT, page
 from shiplap_lab.simulation.recording import Frame, Sample, Timeline, TimelineEvent, thinned
-from tests.pictures import GIB, HOSTILE, cluster
+from tests.builders.pictures import GIB, HOSTILE, cluster
 
 
 def test_a_line_keeps_each_value_until_the_next() -> None:

@@ -20,7 +20,8 @@ from shiplap.drawing.packing_map import (
 )
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
 from shiplap_cli.render.page import page
-from tests.pictures import GIB, HOSTILE, cluster
+from tests.builders.pictures import GIB, HOSTILE, cluster
+from tests.builders.pictures import drawn_node as node
 from tests.thoroughness import draws
 from tests.unit.drawing.page_reader import Reader
 
@@ -34,12 +35,6 @@ _OWN = frozenset(
 def whole(picture: ClusterPicture) -> str:
     parts = [totals(picture), bound_note(picture), packing_map(picture), pending_table(picture), node_table(picture)]
     return page(f"Cluster {picture.cluster}", "as it is", "".join(parts))
-
-
-def node(millicores: int, gib: int, *pods: PodPicture, **more: object) -> NodePicture:
-    used = sum((Amounts(pod.millicores, pod.memory_bytes, 1) for pod in pods), Amounts())
-    known = {"name": "n", "pool": "web", "allocatable": Amounts(millicores, gib * GIB, 58), "used": used, "pods": pods}
-    return NodePicture(**{**known, **more})  # type: ignore[arg-type]
 
 
 def pieces(markup: str, kind: str) -> list[tuple[float, float]]:

@@ -12,7 +12,7 @@ from shiplap.drawing.picture import Amounts, ClusterPicture, NodePictureState
 from shiplap.drawing.style import POOLS_DARK, POOLS_LIGHT
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.builders.claims import with_fields
-from tests.pictures import HOSTILE, cluster
+from tests.builders.pictures import HOSTILE, cluster
 from tests.unit.drawing.captured import CLAIM, GIB, NOW
 from tests.unit.drawing.page_reader import Reader
 

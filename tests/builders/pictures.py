@@ -1,8 +1,9 @@
-"""Clusters to draw, made by a seed."""
+"""Nodes and clusters to draw."""
 
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
 
@@ -20,6 +21,13 @@ _TYPES = {
     "": (("m5.large", 1930, 7, 0.096),),
 }
 _RARE = (NodePictureState.STARTING, NodePictureState.LEAVING, NodePictureState.NOT_READY)
+
+
+def drawn_node(millicores: int = 8000, gib: int = 32, *pods: PodPicture, **fields: Any) -> NodePicture:
+    """A node of NodePool `web`; its pods use what it does not say to be used."""
+    used = sum((pod.amounts for pod in pods), Amounts())
+    known = {"name": "n", "pool": "web", "allocatable": Amounts(millicores, gib * GIB, 58), "used": used, "pods": pods}
+    return NodePicture(**known | fields)
 
 
 def cluster(
