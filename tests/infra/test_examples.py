@@ -14,6 +14,7 @@ from shiplap.manifests.files.loading import inspect_files
 from shiplap_cdk.install_document import read
 from shiplap_cli.inputs.manifest_warnings import manifest_warnings
 from shiplap_lab.catalogue import embedded
+from tests.builders.pods import pod_object
 from tests.commands import Shiplap
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -24,24 +25,13 @@ SETTINGS = sorted(
 FOLDERS = sorted({path.parent for path in EXAMPLES.glob("**/nodes.yaml")})
 
 
+ORDINARY = pod_object("waiting", "1", "2Gi", waits=True)
+WITH_GPU = pod_object("waiting", "1", "4Gi", waits=True, tolerations=[{"key": "nvidia.com/gpu"}])
+WITH_GPU["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
+
+
 def named(path: Path) -> str:
     return str(path.relative_to(EXAMPLES))
-
-
-def pod(requests: dict[str, str], **spec: Any) -> dict[str, Any]:
-    container = {"name": "main", "image": "example", "resources": {"requests": requests, "limits": requests}}
-    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "waiting", "namespace": "default", "uid": "u1"},
-        "spec": {"containers": [container], **spec},
-        "status": {"phase": "Pending", "conditions": [waits]},
-    }
-
-
-ORDINARY = pod({"cpu": "1", "memory": "2Gi"})
-WITH_GPU = pod({"cpu": "1", "memory": "4Gi", "nvidia.com/gpu": "1"}, tolerations=[{"key": "nvidia.com/gpu"}])
 
 
 def test_there_are_as_many_as_the_page_lists() -> None:

@@ -9,7 +9,7 @@ from tests.integration.contracts.in_process_aws import REGION
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS as NODE_CLASS
 
 
-def node_class() -> dict[str, Any]:
+def node_class_of_account() -> dict[str, Any]:
     """An EC2NodeClass whose AMI, one subnet and security group exist."""
     ec2: Any = session.client("ec2")
     network = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]

@@ -40,7 +40,7 @@ from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
 from tests.builders.claims import changes, node_claim
 from tests.builders.nodes import node_object
-from tests.integration.account_with_class import node_class
+from tests.integration.account_with_class import node_class_of_account
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
 from tests.integration.live_pods import pod
 from tests.own_logger import own_logger
@@ -58,7 +58,7 @@ class LiveInstall:
 
     def __init__(self, http: KubeHttpServer, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.http, self.folder, self._capsys = http, folder, capsys
-        (folder / "pools.json").write_text(json.dumps({"kind": "List", "items": [POOL, node_class()]}))
+        (folder / "pools.json").write_text(json.dumps({"kind": "List", "items": [POOL, node_class_of_account()]}))
         self.settings = ClusterSettings(
             name="blue",
             region=REGION,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from tests.builders.pods import pod_object
 
-
-def pod(name: str, namespace: str = "web", **more: Any) -> dict[str, Any]:
-    return pod_object(name, "1", namespace=namespace, **{"tolerations": [{"operator": "Exists"}], **more})
+pod = partial(pod_object, cpu="1", namespace="web", tolerations=[{"operator": "Exists"}])

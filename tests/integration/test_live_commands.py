@@ -73,7 +73,7 @@ def cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Clus
     api.create("nodes", node_object("old", "2", "4Gi", "5", region="eu-west-1"))
     for name in ("a", "b", "c"):
         api.create("pods", pod(name))
-    api.create("pods", pod("elsewhere", "other"))
+    api.create("pods", pod("elsewhere", namespace="other"))
     access = {
         "all": READ_ONLY,
         "half": HALF,
@@ -281,7 +281,7 @@ def test_a_whole_cluster_on_standard_input(
 ) -> None:
     from io import StringIO  # noqa: PLC0415 - only here
 
-    objects = [{"apiVersion": "v1", "kind": "Pod", **pod("one")}, POOL, NODE_CLASS]
+    objects = [pod("one"), POOL, NODE_CLASS]
     monkeypatch.setattr("sys.stdin", StringIO(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects})))
     assert run(["plan", "-f", "-", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["nodeClaims"][0]["pods"] == ["web/one"]

@@ -14,7 +14,7 @@ from shiplap.errors import AwsError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap_cli.main import run
 from shiplap_lab.catalogue import embedded
-from tests.integration.account_with_class import node_class
+from tests.integration.account_with_class import node_class_of_account
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process
 from tests.unit.cli.planned_files import POOL, pod
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS as NODE_CLASS
@@ -58,7 +58,7 @@ def files(folder: Path, *classes: dict[str, Any]) -> list[str]:
 def test_zones_are_those_of_the_subnets_and_types_are_asked_for_once_an_hour(
     asked: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = files(tmp_path, node_class())
+    command = files(tmp_path, node_class_of_account())
     for _ in range(2):
         assert run([*command, "--aws", "-o", "json"]) == 0
         found = json.loads(capsys.readouterr().out)
@@ -76,7 +76,7 @@ def test_zones_are_those_of_the_subnets_and_types_are_asked_for_once_an_hour(
 def test_a_class_that_is_not_ready_launches_nothing(
     asked: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = node_class()
+    broken = node_class_of_account()
     broken["spec"]["subnetSelectorTerms"] = [{"tags": {"no": "such"}}]
     assert run([*files(tmp_path, broken), "--aws", "-o", "json"]) == 1
     assert "subnetSelectorTerms" in json.loads(capsys.readouterr().out)["unschedulable"][0]["message"]
@@ -103,5 +103,5 @@ def test_a_cache_that_cannot_be_written_costs_time_only(
     asked: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "cache").write_text("a file")
-    assert run([*files(tmp_path, node_class()), "--aws", "-o", "json"]) == 0
+    assert run([*files(tmp_path, node_class_of_account()), "--aws", "-o", "json"]) == 0
     capsys.readouterr()

@@ -48,7 +48,7 @@ UNKNOWN = NodeClassStatus("odd", "2" * 12, unknown_conditions("RequestLimitExcee
 POOLS = (PoolStatus("a", "default", "True", 10), PoolStatus("b", "gpu", "False", 0, "no subnet"))
 
 
-def cluster(name: str, *classes: NodeClassStatus) -> ClusterStatus:
+def status_of(name: str, *classes: NodeClassStatus) -> ClusterStatus:
     return ClusterStatus(name, "eu-west-1", NOW - 240, classes, POOLS)
 
 
@@ -87,7 +87,7 @@ def install(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_format(install: Install) -> None:
-    install.holds(cluster("blue", READY, BROKEN))
+    install.holds(status_of("blue", READY, BROKEN))
     document = install.document(code=1)
     assert document["catalogues"] == [
         {
@@ -121,9 +121,9 @@ def test_the_format(install: Install) -> None:
 
 
 def test_the_exit_code_says_whether_all_is_ready(install: Install) -> None:
-    install.holds(cluster("blue", READY))
+    install.holds(status_of("blue", READY))
     install.document()
-    install.holds(cluster("blue", UNKNOWN))
+    install.holds(status_of("blue", UNKNOWN))
     install.document(code=1)
 
 
@@ -133,7 +133,7 @@ def test_before_the_first_inspection(install: Install) -> None:
 
 
 def test_people_see_reasons_warnings_and_ages(install: Install) -> None:
-    install.holds(cluster("blue", READY, BROKEN, UNKNOWN))
+    install.holds(status_of("blue", READY, BROKEN, UNKNOWN))
     text = install.says("--bucket", BUCKET, code=1)
     assert "Cluster blue (eu-west-1), looked at 4 min ago" in text
     assert "SubnetsReady: SubnetsNotFound: subnetSelectorTerms match no" in text
@@ -145,21 +145,21 @@ def test_people_see_reasons_warnings_and_ages(install: Install) -> None:
 
 
 def test_one_cluster(install: Install) -> None:
-    install.holds(cluster("blue", READY), cluster("green", BROKEN))
+    install.holds(status_of("blue", READY), status_of("green", BROKEN))
     assert [item["cluster"] for item in install.document("--cluster", "blue")["clusters"]] == ["blue"]
     assert "known are blue, green" in install.says("--bucket", BUCKET, "--cluster", "red", code=2)
 
 
 def test_a_catalogue_that_is_missing_or_old(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    install.holds(cluster("blue", READY), catalogue=False)
+    install.holds(status_of("blue", READY), catalogue=False)
     assert "does not exist yet" in install.document()["catalogues"][0]["problem"]
-    install.holds(cluster("blue", READY))
+    install.holds(status_of("blue", READY))
     monkeypatch.setattr(command.time, "time", lambda: NOW + 86400)
     assert "not refreshed lately" in install.says("--bucket", BUCKET)
 
 
 def test_the_bucket_is_an_output_of_the_stack(install: Install) -> None:
-    install.holds(cluster("blue", READY))
+    install.holds(status_of("blue", READY))
     template = {
         "Resources": {"Topic": {"Type": "AWS::SNS::Topic"}},
         "Outputs": {"Bucket": {"Value": BUCKET}, "Other": {"Value": "x"}},
@@ -208,7 +208,7 @@ def test_no_dev_runs(tmp_path: Path, announce: Announce) -> None:
 
 
 def test_dev_is_asked_instead_of_an_account(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    install.holds(cluster("blue", READY))
+    install.holds(status_of("blue", READY))
     note = dev_session.DevSession(1, {"AWS_EC2_METADATA_DISABLED": "true"}, BUCKET)
     monkeypatch.setattr(dev_session, "find_session", lambda: note)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "")
@@ -217,7 +217,7 @@ def test_dev_is_asked_instead_of_an_account(install: Install, monkeypatch: pytes
 
 
 def test_a_page_shows_conditions_and_says_which_nodes_it_cannot_see(install: Install, tmp_path: Path) -> None:
-    install.holds(cluster("prod", READY, BROKEN))
+    install.holds(status_of("prod", READY, BROKEN))
     install.says("--bucket", BUCKET, "--html", str(tmp_path / "status.html"), code=1)
     made = (tmp_path / "status.html").read_text()
     assert "prod (eu-west-1), looked at" in made

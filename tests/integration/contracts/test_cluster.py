@@ -37,11 +37,12 @@ from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.signals import FakeClock
 from tests.builders.claims import node_claim
+from tests.builders.pods import pod_object as pod
 from tests.e2e import programs
 from tests.e2e.api import RealApi
 from tests.e2e.client import real_client
 from tests.e2e.control_plane import SHIPLAP
-from tests.integration.contracts.cluster_objects import node, pod, shiplap_rules
+from tests.integration.contracts.cluster_objects import node, shiplap_rules
 
 Server = ApiServer | RealApi
 

@@ -16,10 +16,11 @@ from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.access import READ_ONLY
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.signals import FakeClock
+from tests.builders.pods import pod_object as pod
 from tests.e2e.api import RealApi
 from tests.e2e.certificates import service_account_token
 from tests.e2e.control_plane import READER, SHIPLAP, ControlPlane, wait_until
-from tests.integration.contracts.cluster_objects import node, pod, shiplap_rules
+from tests.integration.contracts.cluster_objects import node, shiplap_rules
 
 READERS = "readers"
 

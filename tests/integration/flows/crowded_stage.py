@@ -25,7 +25,7 @@ class CrowdedStage(LiveStage):
             claim = self.state.advance(claim, ClaimState.LAUNCHING)  # noqa: PLW2901 - as it is now
             instance = LaunchedInstance(_instance(number), "c7i-flex.xlarge", "eu-west-1a", "on-demand")
             claim = self.state.advance(claim, ClaimState.LAUNCHED, instance=instance)  # noqa: PLW2901 - as above
-            claim = self.state.advance(claim, ClaimState.REGISTERED, node_name=_node(number))  # noqa: PLW2901 - as above
+            claim = self.state.advance(claim, ClaimState.REGISTERED, node_name=_node_name(number))  # noqa: PLW2901 - as above
             self.state.advance(claim, ClaimState.INITIALIZED)
         pools, now = self.read().manifests.node_pools, self.clock.now()
         changes = claim_object_changes(self.claims(), (), pools, self.cluster.nodes(), self.settings.install, now)
@@ -33,13 +33,17 @@ class CrowdedStage(LiveStage):
             self.server.create("nodeclaims", dict(body))
 
     def _add_node(self, number: int) -> None:
-        metadata = {"name": _node(number), "labels": {INSTALL_LABEL: self.settings.install}, "finalizers": [FINALIZER]}
+        metadata = {
+            "name": _node_name(number),
+            "labels": {INSTALL_LABEL: self.settings.install},
+            "finalizers": [FINALIZER],
+        }
         spec = {"providerID": f"aws:///eu-west-1a/{_instance(number)}"}
         status = {"capacity": _AMOUNTS, "allocatable": _AMOUNTS}
         self.server.create("nodes", {"metadata": metadata, "spec": spec, "status": status})
 
 
-def _node(number: int) -> str:
+def _node_name(number: int) -> str:
     return f"ip-{number:05}"
 
 

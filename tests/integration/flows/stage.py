@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -343,6 +344,10 @@ class Stage:
     def claims(self) -> tuple[NodeClaim, ...]:
         """All that are not Gone, by name."""
         return self.state.claims(self.name)
+
+    def objects(self, plural: str = "nodeclaims") -> dict[str, Any]:
+        """All objects of a kind that the API server has, by name."""
+        return {item["metadata"]["name"]: item for item in self.server.list(plural).items}
 
     def quiet(self) -> bool:
         """All pods are bound, and every claim that has not ended is in service."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -29,14 +28,6 @@ def stage() -> LiveStage:
     return stage
 
 
-def objects(stage: LiveStage) -> dict[str, Any]:
-    return {item["metadata"]["name"]: item for item in stage.server.list("nodeclaims").items}
-
-
-def nodes(stage: LiveStage) -> dict[str, Any]:
-    return {item["metadata"]["name"]: item for item in stage.server.list("nodes").items}
-
-
 def states(stage: LiveStage) -> set[ClaimState]:
     return {claim.state for claim in stage.claims()}
 
@@ -51,7 +42,7 @@ def play_out(stage: LiveStage) -> int:
             if pod["metadata"].get("deletionTimestamp"):
                 stage.server.delete("pods", pod["metadata"]["name"], grace_s=0)
         alive = {instance.id for instance in stage.compute.alive()}
-        for name, node in nodes(stage).items():
+        for name, node in stage.objects("nodes").items():
             ended = node["spec"]["providerID"].rpartition("/")[2] not in alive
             if ended and not node["metadata"].get("deletionTimestamp"):
                 stage.server.delete("nodes", name)
@@ -73,26 +64,26 @@ class TestDraining:
     ) -> None:
         claim, *others = stage.claims()
         delete(stage, claim)
-        assert claim.name in objects(stage)
-        assert claim.node_name in nodes(stage)
+        assert claim.name in stage.objects()
+        assert claim.node_name in stage.objects("nodes")
         stage.minute()
         now = stage.state.claim(stage.name, claim.name)
         assert now is not None
         assert (now.state, now.failure) == (ClaimState.DRAINING, "ObjectDeleted")
         play_out(stage)
         assert claim.instance_id not in {instance.id for instance in stage.compute.alive()}
-        assert claim.name not in objects(stage)
-        assert claim.node_name not in nodes(stage)
+        assert claim.name not in stage.objects()
+        assert claim.node_name not in stage.objects("nodes")
         assert {other.name for other in others} <= {known.name for known in stage.claims()}
 
     def test_a_memory_that_cannot_be_read_keeps_no_node_from_being_drained(self, stage: LiveStage) -> None:
-        before = objects(stage)
+        before = stage.objects()
         delete_claim(stage, stage.claims()[0])
         stage.faults.on("before", "memory.load", StoreError("the bucket says no"))
         stage.minute()
         assert ClaimState.DRAINING in states(stage)
         assert stage.meter.counts["StatusesNotWritten"] == 1
-        assert objects(stage).keys() == before.keys()
+        assert stage.objects().keys() == before.keys()
 
     def test_a_drained_claim_shows_it_and_its_deadline(self, stage: LiveStage) -> None:
         claim = stage.claims()[0]
@@ -100,7 +91,7 @@ class TestDraining:
         delete_claim(stage, claim)
         for _ in range(3):  # the status and the annotations are written one after the other
             stage.minute()
-        item = objects(stage)[claim.name]
+        item = stage.objects()[claim.name]
         assert {each["type"]: each["status"] for each in item["status"]["conditions"]}["Drained"] == "Unknown"
         assert item["metadata"]["annotations"][TERMINATION_TIMESTAMP]
 
@@ -116,11 +107,11 @@ class TestDraining:
         """As kube-controller-manager does: the NodeClaims of an owner that is gone are deleted."""
         for pool in ("flex", "fallback"):
             stage.server.delete("nodepools", pool)
-        for name in objects(stage):
+        for name in stage.objects():
             stage.server.delete("nodeclaims", name)
         play_out(stage)
         assert stage.compute.alive() == ()
-        assert objects(stage) == nodes(stage) == {}
+        assert stage.objects() == stage.objects("nodes") == {}
 
     def test_its_termination_grace_period_counts_from_the_deletion(self, stage: LiveStage) -> None:
         claim = stage.claims()[0]
@@ -164,8 +155,8 @@ class TestDraining:
         stage.faults.on(when, effect, Crash(), nth=nth)
         assert play_out(stage) == 1
         assert claim.instance_id not in {instance.id for instance in stage.compute.alive()}
-        assert claim.name not in objects(stage)
-        assert claim.node_name not in nodes(stage)
+        assert claim.name not in stage.objects()
+        assert claim.node_name not in stage.objects("nodes")
         assert {other.name for other in others} <= {known.name for known in stage.claims()}
 
 
@@ -179,12 +170,12 @@ class TestNothingEnds:
         assert states(stage) == {ClaimState.INITIALIZED}
 
     def test_by_an_object_that_is_gone(self, stage: LiveStage) -> None:
-        for name in objects(stage):
+        for name in stage.objects():
             stage.server.patch("nodeclaims", name, {"metadata": {"finalizers": []}})
             stage.server.delete("nodeclaims", name)
-        assert objects(stage) == {}
+        assert stage.objects() == {}
         self.unharmed(stage)
-        assert set(objects(stage)) == {claim.name for claim in stage.claims()}
+        assert set(stage.objects()) == {claim.name for claim in stage.claims()}
 
     def test_by_a_list_that_is_refused(self, stage: LiveStage) -> None:
         delete_claim(stage, stage.claims()[0])
@@ -204,7 +195,7 @@ class TestNothingEnds:
         finalizers = ["customresourcecleanup.apiextensions.k8s.io"]
         stage.server.create("customresourcedefinitions", {"metadata": {"name": DEFINITION, "finalizers": finalizers}})
         stage.server.delete("customresourcedefinitions", DEFINITION)
-        for name in objects(stage):
+        for name in stage.objects():
             stage.server.delete("nodeclaims", name)
         self.unharmed(stage)
         assert stage.meter.counts["ClustersSuspended"] == 3
@@ -213,20 +204,20 @@ class TestNothingEnds:
         stage.server.create("leases", lease(stage.clock.now() + 7200))
         delete_claim(stage, stage.claims()[0])
         delete_node(stage, stage.claims()[1])
-        before = objects(stage), {name: item["metadata"] for name, item in nodes(stage).items()}
+        before = stage.objects(), {name: item["metadata"] for name, item in stage.objects("nodes").items()}
         self.unharmed(stage)
-        assert before == (objects(stage), {name: item["metadata"] for name, item in nodes(stage).items()})
+        assert before == (stage.objects(), {name: item["metadata"] for name, item in stage.objects("nodes").items()})
 
     def test_beside_karpenter_without_any_pool(self, stage: LiveStage) -> None:
         """Without NodePools deleted NodeClaims are drained, but not those that Karpenter sees as well."""
         for pool in ("flex", "fallback"):
             stage.server.delete("nodepools", pool)
         stage.server.create("leases", lease(stage.clock.now() + 7200))
-        for name in objects(stage):
+        for name in stage.objects():
             stage.server.delete("nodeclaims", name)
-        before = objects(stage)
+        before = stage.objects()
         self.unharmed(stage)
-        assert objects(stage) == before
+        assert stage.objects() == before
 
     def test_by_a_label_that_a_user_put_on_another_claim(self, stage: LiveStage) -> None:
         metadata = {"name": "theirs", "labels": {INSTALL_LABEL: stage.settings.install}, "finalizers": [FINALIZER]}
@@ -235,12 +226,12 @@ class TestNothingEnds:
         stage.server.create("nodeclaims", {"kind": "NodeClaim", "metadata": metadata, "spec": {}, "status": status})
         stage.server.delete("nodeclaims", "theirs")
         self.unharmed(stage)
-        assert "theirs" not in objects(stage)
+        assert "theirs" not in stage.objects()
 
 
 class TestFinalizers:
     def test_claims_and_their_nodes_have_them(self, stage: LiveStage) -> None:
-        for items in (objects(stage), nodes(stage)):
+        for items in (stage.objects(), stage.objects("nodes")):
             assert items
             for item in items.values():
                 assert item["metadata"]["finalizers"] == [FINALIZER]
@@ -252,14 +243,14 @@ class TestFinalizers:
                 stage.server.patch(plural, item["metadata"]["name"], {"metadata": {"finalizers": []}})
         for _ in range(3):
             stage.minute()
-        for item in (*objects(stage).values(), *nodes(stage).values()):
+        for item in (*stage.objects().values(), *stage.objects("nodes").values()):
             assert not item["metadata"].get("finalizers")
 
     def test_a_node_in_service_without_a_claim_keeps_it(self, stage: LiveStage) -> None:
         """The table was restored to a moment before: the claim is about to be adopted."""
         claim = stage.claims()[0]
-        node = nodes(stage)[claim.node_name]
+        node = stage.objects("nodes")[claim.node_name]
         stage.server.patch("nodes", claim.node_name, {"spec": {"providerID": "aws:///eu-west-1a/i-0unknown"}})
         stage.server.patch("nodes", claim.node_name, {"metadata": {"labels": {"karpenter.sh/nodeclaim": "unknown"}}})
         stage.minute()
-        assert nodes(stage)[claim.node_name]["metadata"]["finalizers"] == node["metadata"]["finalizers"]
+        assert stage.objects("nodes")[claim.node_name]["metadata"]["finalizers"] == node["metadata"]["finalizers"]

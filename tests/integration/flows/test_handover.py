@@ -174,10 +174,10 @@ class Handed:
             self.stage.attend(*self.stage.due())
 
     def objects(self) -> dict[str, Any]:
-        return {item["metadata"]["name"]: item for item in self.stage.server.list("nodeclaims").items}
+        return self.stage.objects()
 
     def nodes(self) -> dict[str, Any]:
-        return {item["metadata"]["name"]: item for item in self.stage.server.list("nodes").items}
+        return self.stage.objects("nodes")
 
     def pods(self) -> dict[str, str]:
         listed = self.stage.server.list("pods").items

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -418,16 +417,13 @@ class TestClaimObjects:
         stage.sweep()
         publish_statuses(stage.settings, stage.context, stage.known, stage.manifest_state)
 
-    def objects(self, stage: LiveStage) -> dict[str, Any]:
-        return {item["metadata"]["name"]: item for item in stage.server.list("nodeclaims").items}
-
     def test_each_claim_has_one_until_it_ends(self, stage: LiveStage) -> None:
         stage.add_pods(3)
         stage.play_on()
         self.minute(stage)
         claims = {claim.name for claim in stage.claims()}
-        assert set(self.objects(stage)) == claims
-        owners = {item["metadata"]["ownerReferences"][0]["name"] for item in self.objects(stage).values()}
+        assert set(stage.objects()) == claims
+        owners = {item["metadata"]["ownerReferences"][0]["name"] for item in stage.objects().values()}
         assert owners == {"flex"}
         for item in stage.server.list("pods").items:
             stage.server.delete("pods", item["metadata"]["name"], grace_s=0)
@@ -437,24 +433,24 @@ class TestClaimObjects:
         for _ in range(40):
             self.minute(stage)
             stage.attend(*stage.due())
-        assert self.objects(stage) == {}
+        assert stage.objects() == {}
 
     def test_beside_karpenter_there_is_none(self, stage: LiveStage) -> None:
         stage.add_pods(1)
         stage.play_on()
         stage.server.create("leases", lease(stage.clock.now() + 7200))
         self.minute(stage)
-        assert self.objects(stage) == {}
+        assert stage.objects() == {}
 
     def test_thousands_are_written_over_several_sweeps(self, stage: LiveStage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("shiplap.flows.sweep.manifest_statuses.MOST_CLAIM_OBJECTS", 1)
         stage.add_pods(30, cpu="3")
         stage.play_on()
         self.minute(stage)
-        assert len(self.objects(stage)) == 1
+        assert len(stage.objects()) == 1
         for _ in stage.claims():
             self.minute(stage)
-        assert len(self.objects(stage)) == len(stage.claims()) > 3
+        assert len(stage.objects()) == len(stage.claims()) > 3
 
     def test_a_refusal_stops_no_other_status(self, stage: LiveStage) -> None:
         stage.add_pods(1)

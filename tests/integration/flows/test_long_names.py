@@ -32,10 +32,6 @@ def renamed(*names: str) -> Disrupted:
     return stage
 
 
-def nodes(stage: Disrupted) -> list[dict[str, str]]:
-    return [item["metadata"]["labels"] for item in stage.server.list("nodes").items]
-
-
 def begun() -> Disrupted:
     stage = renamed(LONG)
     stage.add_pods(5, cpu="1200m", memory="2Gi")
@@ -51,7 +47,7 @@ def test_what_is_derived_from_long_names_stays_within_every_limit() -> None:
     assert claim.state is ClaimState.INITIALIZED
     assert (claim.plan.node_pool, claim.plan.node_class) == (LONG, CLASS)
     assert subdomain_problem(claim.name, 63) is None
-    (marks,) = nodes(stage)
+    (marks,) = (item["metadata"]["labels"] for item in stage.objects("nodes").values())
     assert all(label_value_problem(value) is None for value in marks.values())
     assert marks[labels.NODE_POOL] == label_value_of(LONG)
     assert marks[labels.NODE_CLASS] == label_value_of(CLASS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,9 +12,11 @@ from shiplap.errors import ClusterDenied, ObjectConflict, ObjectNotFound
 from shiplap.flows.lifecycle.pod_placement import FIRST_PODS, LOOK_S, MOST_WITHDRAWN, placeable
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_resources
-from shiplap.manifests.nodeclaim import NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap_lab.api_server.server import ListOptions
-from tests.builders.claims import node_claim
+from tests.builders.claims import node_claim, references
+from tests.builders.nodes import node as any_node
+from tests.builders.pods import pod as any_pod
 from tests.integration.flows.stage import FLEX_FIRST, Stage, share
 
 
@@ -27,7 +30,7 @@ def planned(placement: str, **options: Any) -> Stage:
     return stage
 
 
-def pods(stage: Stage, *path: str) -> list[str]:
+def field_of_pods(stage: Stage, *path: str) -> list[str]:
     """One field of every pod, by name; empty where it is not set."""
     found = []
     for item in sorted(stage.server.list("pods").items, key=lambda pod: pod["metadata"]["name"]):
@@ -43,8 +46,8 @@ def test_pods_are_nominated_before_the_node_is_opened() -> None:
     stage.faults.clear()
     stage.attend()
     (claim,) = stage.claims()
-    assert pods(stage, "status", "nominatedNodeName") == [claim.node_name] * 3
-    assert pods(stage, "spec", "nodeName") == [""] * 3
+    assert field_of_pods(stage, "status", "nominatedNodeName") == [claim.node_name] * 3
+    assert field_of_pods(stage, "spec", "nodeName") == [""] * 3
     points = [point for point in stage.faults.points if point.startswith("after ")]
     assert points.index("after cluster.nominate") < points.index("after cluster.patch_node")
     assert (stage.meter.counts["NodesRegistered"], stage.meter.counts["PodsNominated"]) == (1, 3)
@@ -52,7 +55,7 @@ def test_pods_are_nominated_before_the_node_is_opened() -> None:
     assert stage.schedule().launched == ()  # they count as served
     stage.add_pods(1, cpu="500m", memory="500Mi", prefix="late")
     assert stage.bind() == 3
-    assert set(pods(stage, "spec", "nodeName")) == {"", claim.node_name}
+    assert set(field_of_pods(stage, "spec", "nodeName")) == {"", claim.node_name}
     assert len(stage.schedule().launched) == 1
 
 
@@ -120,7 +123,7 @@ def test_pods_are_bound_once_their_node_is_complete() -> None:
     stage.attend()
     (claim,) = stage.claims()
     assert claim.state == "Initialized"
-    assert pods(stage, "spec", "nodeName") == [claim.node_name] * 3
+    assert field_of_pods(stage, "spec", "nodeName") == [claim.node_name] * 3
     assert stage.meter.counts["PodsBound"] == 3
 
 
@@ -132,12 +135,12 @@ def test_pods_are_not_bound_while_the_node_is_not_ready() -> None:
     stage.join(ready=False)
     stage.attend()
     (claim,) = stage.claims()
-    assert (claim.state, pods(stage, "spec", "nodeName")) == ("Registered", [""])
-    assert pods(stage, "status", "nominatedNodeName") == [claim.node_name]
+    assert (claim.state, field_of_pods(stage, "spec", "nodeName")) == ("Registered", [""])
+    assert field_of_pods(stage, "status", "nominatedNodeName") == [claim.node_name]
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     stage.server.patch("nodes", claim.node_name, ready, subresource="status")
     stage.attend()
-    assert pods(stage, "spec", "nodeName") == [claim.node_name]
+    assert field_of_pods(stage, "spec", "nodeName") == [claim.node_name]
 
 
 def test_pods_are_bound_only_where_kube_scheduler_keeps_their_room() -> None:
@@ -146,7 +149,7 @@ def test_pods_are_bound_only_where_kube_scheduler_keeps_their_room() -> None:
     stage.faults.on("before", "cluster.nominate", ClusterDenied("no permission", status=403))
     stage.faults.on("before", "cluster.nominate", ClusterDenied("no permission", status=403), nth=2)
     stage.attend()
-    assert pods(stage, "status", "nominatedNodeName") == pods(stage, "spec", "nodeName") == [""] * 3
+    assert field_of_pods(stage, "status", "nominatedNodeName") == field_of_pods(stage, "spec", "nodeName") == [""] * 3
     assert stage.meter.counts["PodsNotSteered"] == 2
 
     stage = planned("bind")
@@ -156,7 +159,7 @@ def test_pods_are_bound_only_where_kube_scheduler_keeps_their_room() -> None:
     calls = [point.partition(" ")[2] for point in stage.faults.points if point.startswith("before cluster.")]
     last = calls.index("cluster.bind")
     assert calls[last - 3 : last] == ["cluster.nominate", "cluster.nominate", "cluster.pods_on"]
-    assert pods(stage, "spec", "nodeName") == [claim.node_name] * 3
+    assert field_of_pods(stage, "spec", "nodeName") == [claim.node_name] * 3
 
 
 @pytest.mark.parametrize(("seconds", "bound"), [(LOOK_S, 3), (LOOK_S + 0.1, 1)])
@@ -183,7 +186,7 @@ def test_a_look_at_a_node_counts_for_seconds_while_pods_are_bound_to_it(seconds:
 def test_pods_can_be_left_to_kube_scheduler() -> None:
     stage = planned("none")
     stage.attend()
-    assert pods(stage, "status", "nominatedNodeName") == [""] * 3
+    assert field_of_pods(stage, "status", "nominatedNodeName") == [""] * 3
     assert "cluster.pending_pods" not in {point.partition(" ")[2] for point in stage.faults.points}
 
 
@@ -193,7 +196,7 @@ def test_a_pod_that_found_a_place_meanwhile_is_left_there() -> None:
     stage.faults.on("before", "cluster.bind", lambda: stage.server.bind("web-000", "other", "default"))
     stage.attend()
     (claim,) = stage.claims()
-    assert pods(stage, "spec", "nodeName") == ["other", claim.node_name, claim.node_name]
+    assert field_of_pods(stage, "spec", "nodeName") == ["other", claim.node_name, claim.node_name]
 
 
 @pytest.mark.parametrize("error", [ObjectConflict("recreated", status=409), ObjectNotFound("deleted", status=404)])
@@ -212,7 +215,7 @@ def test_a_node_that_is_too_small_is_given_only_what_fits() -> None:
     stage.attend()
     (claim,) = stage.claims()
     assert claim.missed
-    nominated = [node for node in pods(stage, "status", "nominatedNodeName") if node]
+    nominated = [node for node in field_of_pods(stage, "status", "nominatedNodeName") if node]
     (node,) = (item for item in stage.server.list("nodes").items if item["metadata"]["name"] == claim.node_name)
     room = parse_resources(node["status"]["allocatable"])["memory"] // (500 * 2**20)
     assert len(nominated) <= room < 3
@@ -228,7 +231,7 @@ def test_a_nomination_that_comes_to_nothing_is_withdrawn_and_the_pods_are_planne
     assert stage.sweep().launched == ()
     stage.clock.advance(30)
     stage.sweep()
-    assert set(pods(stage, "status", "nominatedNodeName")) == {""}
+    assert set(field_of_pods(stage, "status", "nominatedNodeName")) == {""}
     assert stage.meter.counts["NominationsWithdrawn"] == 3
     stage.clock.advance(60)
     assert len(stage.sweep().launched) == 1
@@ -267,7 +270,7 @@ def test_a_nomination_is_kept_while_pods_end_on_the_node() -> None:
     stage.server.create("pods", {**leaving, "spec": {"nodeName": claim.node_name}})
     stage.clock.advance(120)
     stage.sweep()
-    assert pods(stage, "status", "nominatedNodeName").count(claim.node_name) == 3
+    assert field_of_pods(stage, "status", "nominatedNodeName").count(claim.node_name) == 3
 
 
 @pytest.mark.parametrize("error", [ObjectConflict("recreated", status=409), ObjectNotFound("deleted", status=404)])
@@ -281,27 +284,15 @@ def test_refusals_to_withdraw_hold_up_no_sweep(error: Exception) -> None:
     assert (stage.meter.counts["PodsNotSteered"], stage.meter.counts.get("SweepsIncomplete", 0)) == (1, 0)
 
 
-ROOM = {"cpu": "4", "memory": "8Gi", "pods": "10"}
-
-
-def pod(name: str, metadata: dict[str, Any] | None = None, cpu: str = "1", **spec: Any) -> Pod:
-    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}, **spec.pop("container", {})}
-    document = {
-        "metadata": {"name": name, "uid": name, **(metadata or {})},
-        "spec": {"containers": [container], **spec},
-    }
-    return msgspec.convert(document, Pod)
-
-
-def node(**spec: Any) -> Node:
-    metadata = {"name": "n1", "labels": {"disk": "ssd"}}
-    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"allocatable": ROOM}}, Node)
+pod = partial(any_pod, cpu="1")
+node = partial(any_node, "n1", memory="8Gi", pods="10", labels={"disk": "ssd"})
 
 
 def claim_of(*names: str, cpu_milli: int) -> NodeClaim:
-    references = tuple(PodReference("default", name, name) for name in names)
     requests = {"cpu": cpu_milli, "pods": len(names)}
-    return node_claim(cluster="demo", name="c", node_pool="p", node_class="d", pods=references, requests=requests)
+    return node_claim(
+        cluster="demo", name="c", node_pool="p", node_class="d", pods=references(*names), requests=requests
+    )
 
 
 def placed(
@@ -316,8 +307,7 @@ def test_room_is_kept_for_daemons_that_are_still_to_come() -> None:
     assert placed(claim, waiting, []) == ["a", "b", "c"]
     stranger = pod("stranger")
     assert placed(claim, waiting, [stranger]) == ["a", "b"]
-    owner = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
-    assert placed(claim, waiting, [pod("daemon", owner)]) == ["a", "b", "c"]
+    assert placed(claim, waiting, [pod("daemon", owner="d")]) == ["a", "b", "c"]
 
 
 def test_a_pod_that_is_on_its_node_already_is_placed_there_once() -> None:
@@ -335,8 +325,7 @@ def test_the_most_important_pods_come_first() -> None:
 
 
 def test_what_a_node_does_not_have_no_pod_gets() -> None:
-    device = {"resources": {"requests": {"example.com/device": "1"}}}
-    waiting = [pod("a", container=device), pod("b")]
+    waiting = [pod("a", requests={"example.com/device": "1"}), pod("b")]
     assert placed(claim_of("a", "b", cpu_milli=0), waiting, []) == ["b"]
 
 
@@ -352,7 +341,7 @@ SPREAD = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsat
         {"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}},
         {"affinity": {"podAffinity": {REQUIRED: [TERM]}}},
         {"topologySpreadConstraints": [SPREAD]},
-        {"container": {"ports": [{"containerPort": 80, "hostPort": 80}]}},
+        {"containers": [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 80}]}]},
         {"schedulerName": "volcano"},
         {"schedulingGates": [{"name": "wait"}]},
         {"hostNetwork": True},
@@ -362,13 +351,13 @@ SPREAD = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsat
 )
 def test_what_only_kube_scheduler_can_check_is_nominated_and_not_bound(spec: dict[str, Any]) -> None:
     claim = claim_of("a", cpu_milli=1000)
-    assert placed(claim, [pod("a", **dict(spec))], []) == []
-    assert placed(claim, [pod("a", **dict(spec))], [], binding=False) == ["a"]
+    assert placed(claim, [pod("a", spec=spec)], []) == []
+    assert placed(claim, [pod("a", spec=spec)], [], binding=False) == ["a"]
 
 
 def test_soft_wishes_do_not_stand_in_the_way() -> None:
     spread = {**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}
-    item = pod("a", topologySpreadConstraints=[spread], nodeSelector={"disk": "ssd"})
+    item = pod("a", spec={"topologySpreadConstraints": [spread]}, selector={"disk": "ssd"})
     assert placed(claim_of("a", cpu_milli=1000), [item], []) == ["a"]
     avoided = node(taints=[{"key": "team", "value": "other", "effect": "PreferNoSchedule"}])
     assert placed(claim_of("a", cpu_milli=1000), [pod("a")], [], on=avoided) == ["a"]
@@ -378,6 +367,6 @@ def test_nothing_is_bound_to_a_node_that_takes_no_pods() -> None:
     claim = claim_of("a", cpu_milli=1000)
     taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     assert placed(claim, [pod("a")], [], on=node(taints=[taint])) == []
-    assert placed(claim, [pod("a")], [], on=node(unschedulable=True)) == []
+    assert placed(claim, [pod("a")], [], on=node(cordoned=True)) == []
     tolerant = pod("a", tolerations=[{"operator": "Exists"}])
     assert placed(claim, [tolerant], [], on=node(taints=[taint])) == ["a"]

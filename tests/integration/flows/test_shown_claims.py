@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -26,12 +25,8 @@ def stage() -> LiveStage:
     return stage
 
 
-def objects(stage: LiveStage) -> dict[str, Any]:
-    return {item["metadata"]["name"]: item for item in stage.server.list("nodeclaims").items}
-
-
 def conditions(stage: LiveStage) -> dict[str, str]:
-    (item,) = objects(stage).values()
+    (item,) = stage.objects().values()
     return {each["type"]: each["status"] for each in item["status"]["conditions"]}
 
 
@@ -54,7 +49,7 @@ def due(stage: LiveStage, step: str) -> list[str]:
 
 def test_an_object_is_there_when_its_launch_is(load: Load, stage: LiveStage) -> None:
     launch(load, stage)
-    assert set(objects(stage)) == {claim.name for claim in stage.claims()}
+    assert set(stage.objects()) == {claim.name for claim in stage.claims()}
     assert conditions(stage)["Launched"] == "True"
     assert conditions(stage)["Registered"] == "Unknown"
 
@@ -91,13 +86,13 @@ def test_both_objects_go_in_the_invocation_that_ends_the_instance(load: Load, st
         invoke(load, stage, "lifecycle", *due(stage, "drain"))
         stage.clock.advance(60)
     assert stage.compute.alive() == ()
-    assert objects(stage) == {}
+    assert stage.objects() == {}
     assert stage.server.list("nodes").items[0]["metadata"].get("finalizers", []) == []
 
 
 def shown(stage: LiveStage) -> set[str]:
     show_claims([claim.name for claim in stage.claims()], stage.read(), stage.context, stage.manifest_state)
-    return set(objects(stage))
+    return set(stage.objects())
 
 
 @pytest.fixture
@@ -110,14 +105,14 @@ def test_nothing_is_written_beside_karpenter(launched: LiveStage) -> None:
     settings = launched.read()
     launched.server.create("leases", lease(launched.clock.now()))
     show_claims([claim.name for claim in launched.claims()], settings, launched.context)
-    assert objects(launched) == {}
+    assert launched.objects() == {}
     assert shown(launched) == set()
 
 
 def test_nothing_is_written_where_manifests_are_files(launched: LiveStage) -> None:
     names = [claim.name for claim in launched.claims()]
     show_claims(names, replace(launched.read(), live_manifests=False), launched.context)
-    assert objects(launched) == {}
+    assert launched.objects() == {}
 
 
 @pytest.mark.parametrize("effect", ["cluster.lease", "cluster.node_claim_object", "cluster.create_node_claim"])
@@ -125,10 +120,10 @@ def test_a_refusal_is_counted_and_left_to_the_sweep(launched: LiveStage, effect:
     settings = launched.read()
     launched.faults.on("before", effect, ClusterDenied("no", status=403))
     show_claims([claim.name for claim in launched.claims()], settings, launched.context)
-    assert objects(launched) == {}
+    assert launched.objects() == {}
     assert launched.meter.counts["StatusesNotWritten"] == 1
     launched.minute()
-    assert set(objects(launched)) == {claim.name for claim in launched.claims()}
+    assert set(launched.objects()) == {claim.name for claim in launched.claims()}
 
 
 def test_a_node_that_cannot_be_read_is_left_to_the_sweep(launched: LiveStage) -> None:
@@ -146,11 +141,11 @@ def test_a_burst_is_left_to_the_sweep_but_for_some(launched: LiveStage, monkeypa
     monkeypatch.setattr(shown_claims, "MOST_SHOWN_AT_ONCE", 2)
     assert len(shown(launched)) == 2
     launched.minute()
-    assert set(objects(launched)) == {claim.name for claim in launched.claims()}
+    assert set(launched.objects()) == {claim.name for claim in launched.claims()}
 
 
 def test_a_name_without_a_claim_touches_nothing(launched: LiveStage) -> None:
     labels = {"shiplap.dev/install": launched.settings.install}
     launched.server.create("nodeclaims", {"metadata": {"name": "gone", "labels": labels}, "spec": {}})
     show_claims(["gone"], launched.read(), launched.context)
-    assert set(objects(launched)) == {"gone"}
+    assert set(launched.objects()) == {"gone"}

@@ -50,10 +50,6 @@ def known(stage: LiveStage, name: str = "mine") -> dict[str, Any] | None:
     return next((item for item in stage.server.list("nodeclaims").items if item["metadata"]["name"] == name), None)
 
 
-def nodes(stage: LiveStage) -> dict[str, Any]:
-    return {item["metadata"]["name"]: item for item in stage.server.list("nodes").items}
-
-
 def condition(item: dict[str, Any], type_: str) -> str:
     return next((entry["status"] for entry in item["status"]["conditions"] if entry["type"] == type_), "")
 
@@ -75,7 +71,7 @@ def play_out(stage: LiveStage, minutes: int = 20) -> None:
         stage.minute()
         stage.attend(*stage.due())
         alive = {instance.id for instance in stage.compute.alive()}
-        for name, node in nodes(stage).items():
+        for name, node in stage.objects("nodes").items():
             ended = node["spec"]["providerID"].rpartition("/")[2] not in alive
             if ended and not node["metadata"].get("deletionTimestamp"):
                 stage.server.delete("nodes", name)
@@ -110,7 +106,7 @@ class TestLaunch:
         metadata = {"labels": {"team": "ml"}, "annotations": {"note": "mine"}}
         item = write(stage, metadata=metadata, spec={"taints": [taint], "startupTaints": []})
         claim = in_service(stage)
-        node = nodes(stage)[claim.node_name]
+        node = stage.objects("nodes")[claim.node_name]
         assert node["metadata"]["labels"]["team"] == "ml"
         assert "karpenter.sh/nodepool" not in node["metadata"]["labels"]
         assert node["metadata"]["annotations"]["note"] == "mine"
@@ -130,7 +126,7 @@ class TestLaunch:
         applied = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
         write(stage, metadata={"labels": marks, "annotations": applied})
         claim = in_service(stage)
-        node = nodes(stage)[claim.node_name]
+        node = stage.objects("nodes")[claim.node_name]
         assert "kubernetes.io/hostname" not in node["metadata"]["labels"]
         assert node["metadata"]["labels"]["team"] == "ml"
         assert not applied.keys() & node["metadata"]["annotations"].keys()
@@ -355,7 +351,7 @@ class TestEnd:
         play_out(stage)
         assert stage.compute.alive() == ()
         assert known(stage) is None
-        assert claim.node_name not in nodes(stage)
+        assert claim.node_name not in stage.objects("nodes")
 
     def test_a_deleted_node_takes_its_object_along(self, stage: LiveStage) -> None:
         write(stage)

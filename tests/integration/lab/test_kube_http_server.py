@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
+from tests.builders.pods import pod_object
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -29,6 +31,9 @@ def server() -> ApiServer:
 def http(server: ApiServer) -> Iterator[KubeHttpServer]:
     with KubeHttpServer(server) as running:
         yield running
+
+
+pod = partial(pod_object, labels={"app": "web"})
 
 
 class Raw:
@@ -48,10 +53,6 @@ def raw(http: KubeHttpServer) -> Iterator[Raw]:
     asking = Raw(http.endpoint)
     yield asking
     asking._pool.close()
-
-
-def pod(name: str) -> dict:
-    return {"metadata": {"name": name, "labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
 
 
 def test_an_objects_life(raw: Raw) -> None:

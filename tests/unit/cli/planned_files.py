@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from tests.builders.pods import pod_object
 from tests.unit.manifests.manifest_samples import NODE_POOL, changed
+
+pod = partial(pod_object, namespace="web", tolerations=[{"key": "dedicated", "operator": "Exists"}])
 
 POOL = changed(
     changed(
@@ -32,8 +34,3 @@ CATALOG = {
         for name, cpu, price in (("small", "2", 0.1), ("large", "8", 0.4))
     ]
 }
-
-
-def pod(name: str, cpu: str, memory: str = "", **spec: Any) -> dict[str, Any]:
-    tolerations = [{"key": "dedicated", "operator": "Exists"}]
-    return pod_object(name, cpu, memory, namespace="web", **{"tolerations": tolerations, **spec})

@@ -9,20 +9,13 @@ from typing import Any
 import pytest
 
 from tests.builders.pods import pod_object
+from tests.builders.pools import rule
 from tests.commands import Shiplap, listed
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
 
 ARCH = "kubernetes.io/arch"
-AMD64 = {"key": ARCH, "operator": "In", "values": ["amd64"]}
-
-
-def pool(*families: str) -> dict[str, Any]:
-    rules = [
-        AMD64,
-        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
-        {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": list(families)},
-    ]
-    return changed(changed(NODE_POOL, "spec.template.spec.requirements", rules), "spec.template.spec.taints", [])
+FAMILY = "karpenter.k8s.aws/instance-family"
+AMD64 = rule(ARCH, "In", "amd64")
 
 
 def owned(name: str, kind: str, owner: str, **spec: Any) -> dict[str, Any]:
@@ -43,7 +36,9 @@ class ArmPlan:
         self.pools("m6i", "m6g")
 
     def pools(self, *families: str) -> None:
-        (self.folder / "pool.json").write_text(listed(pool(*families), EC2_NODE_CLASS))
+        rules = [AMD64, rule("karpenter.sh/capacity-type", "In", "on-demand"), rule(FAMILY, "In", *families)]
+        pool = changed(changed(NODE_POOL, "spec.template.spec.requirements", rules), "spec.template.spec.taints", [])
+        (self.folder / "pool.json").write_text(listed(pool, EC2_NODE_CLASS))
 
     def arguments(self, *objects: dict[str, Any], arm: tuple[str, ...]) -> list[str | Path]:
         (self.folder / "state.json").write_text(listed(*objects))

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,7 @@ from tests.unit.cli.planned_files import CATALOG, POOL
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS as NODE_CLASS
 from tools.command_reference import commands
 
-
-def pod(name: str) -> dict[str, object]:
-    return pod_object(name, "1", tolerations=[{"operator": "Exists"}])
+pod = partial(pod_object, cpu="1", tolerations=[{"operator": "Exists"}])
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +40,19 @@ CATALOG = {
 }
 
 
-def node(name: str, kind: str = "large") -> dict[str, Any]:
-    marks = {"karpenter.sh/nodepool": "default", "karpenter.sh/initialized": "true"}
-    place = {"instance_type": kind, "zone": "z", "capacity_type": "on-demand"}
-    born = {"creationTimestamp": "2026-11-01T00:00:00Z"}
-    return node_object(name, "16", "64Gi", "50", **place, labels=marks, ready=True, metadata=born)
-
-
-def pod(name: str, on: str, **labels: str) -> dict[str, Any]:
-    return pod_object(name, "1", namespace="shop", node=on, phase="Running", metadata={"labels": labels})
+node = partial(
+    node_object,
+    cpu="16",
+    memory="64Gi",
+    pods="50",
+    instance_type="large",
+    zone="z",
+    capacity_type="on-demand",
+    labels={"karpenter.sh/nodepool": "default", "karpenter.sh/initialized": "true"},
+    ready=True,
+    metadata={"creationTimestamp": "2026-11-01T00:00:00Z"},
+)
+pod = partial(pod_object, cpu="1", namespace="shop", phase="Running")
 
 
 def claim(name: str, on: str, **status: Any) -> dict[str, Any]:
@@ -99,7 +104,7 @@ def files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Files:
 
 
 def test_a_command_has_the_fixed_format(files: Files) -> None:
-    answer = files.disrupt(node("a"), pod("p", "a"))
+    answer = files.disrupt(node("a"), pod("p", node="a"))
     assert files.code == 0
     (command,) = answer["commands"]
     assert (command["reason"], command["nodes"], command["savingsHourly"]) == ("Underutilized", ["a"], 3.0)
@@ -115,7 +120,7 @@ def test_blocked_nodes_say_why_and_the_exit_code_is_one(files: Files) -> None:
         "metadata": {"name": "db", "namespace": "shop"},
         "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "db"}}},
     }
-    answer = files.disrupt(node("a"), pod("p", "a", app="db"), budget)
+    answer = files.disrupt(node("a"), pod("p", node="a", labels={"app": "db"}), budget)
     assert files.code == 1
     assert answer["commands"] == []
     assert [entry["node"] for entry in answer["blocked"]] == ["a"]
@@ -142,29 +147,29 @@ def test_a_malformed_time_is_refused(files: Files) -> None:
 
 
 def test_the_page_shows_commands_and_what_stays(files: Files) -> None:
-    page = files.disrupt(node("a"), pod("p", "a"), output="table")
+    page = files.disrupt(node("a"), pod("p", node="a"), output="table")
     assert "small on-demand in z" in page
     assert "$3.0000 per hour saved" in page
-    page = files.disrupt(node("a"), pod("p", "a"), after="Never", output="table")
+    page = files.disrupt(node("a"), pod("p", node="a"), after="Never", output="table")
     assert "consolidation disabled" in page
 
 
 def test_a_floor_for_savings_can_be_given(files: Files) -> None:
-    assert files.disrupt(node("a"), pod("p", "a"), more=("--least-saving-per-pod", "3.5"))["commands"] == []
+    assert files.disrupt(node("a"), pod("p", node="a"), more=("--least-saving-per-pod", "3.5"))["commands"] == []
 
 
 def test_a_node_that_goes_is_explained_with_its_command(files: Files) -> None:
-    account = files.disrupt(node("a"), pod("p", "a"), command=("explain", "node", "a"))
+    account = files.disrupt(node("a"), pod("p", node="a"), command=("explain", "node", "a"))
     assert files.code == 0
     assert (account["hourly"], account["disruptionCost"], account["pods"]) == (4.0, 2.0, ["shop/p"])
     assert account["command"]["replacements"][0]["instanceTypes"] == ["small"]
-    page = files.disrupt(node("a"), pod("p", "a"), command=("explain", "node", "a"), output="table")
+    page = files.disrupt(node("a"), pod("p", node="a"), command=("explain", "node", "a"), output="table")
     assert "large on-demand in z, $4.0000/h" in page
     assert "Goes now" in page
 
 
 def test_a_node_that_stays_is_explained_with_the_reason(files: Files) -> None:
-    case = (node("a"), pod("p", "a"))
+    case = (node("a"), pod("p", node="a"))
     account = files.disrupt(*case, after="Never", command=("explain", "node", "a"))
     assert account["command"] is None
     assert "consolidation disabled" in account["stays"]
@@ -209,7 +214,7 @@ def test_a_claim_that_is_said_to_have_drifted_has(files: Files, status: str, met
     said["status"]["conditions"].append(
         {"type": "Drifted", "status": status, "reason": "AMIDrift", "lastTransitionTime": "2026-11-02T00:00:00Z"}
     )
-    answer = files.disrupt(node("a", "small"), said, pod("p", "a"), after="Never")
+    answer = files.disrupt(node("a", instance_type="small"), said, pod("p", node="a"), after="Never")
     assert [command["method"] for command in answer["commands"]] == methods
     assert all(command["detail"] == "AMIDrift" for command in answer["commands"])
 
@@ -250,7 +255,7 @@ def test_what_claims_say_of_themselves_counts(files: Files) -> None:
 def test_a_claim_expires_and_ends_by_its_own_words(
     files: Files, condition: str, spec: dict[str, str], reason: str
 ) -> None:
-    held = pod("p", "a")
+    held = pod("p", node="a")
     held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"} if reason == "Drifted" else {}
     answer = files.disrupt(node("a"), held, says("a", "a", condition, **spec), after="Never")
     assert [(command["reason"], command["nodes"]) for command in answer["commands"]] == [(reason, ["a"])]

@@ -95,12 +95,12 @@ def test_a_healthy_install_is_all_ok(aws: Aws) -> None:
 INSIDE = {"VpcConfig": {"SubnetIds": ["subnet-1"], "VpcId": "vpc-1"}}
 
 
-def cluster(**changes: Any) -> dict[str, Any]:
+def eks_answer(**changes: Any) -> dict[str, Any]:
     return {"eks.describe_cluster": {"cluster": CLUSTER | changes}}
 
 
 def endpoint(**changes: Any) -> dict[str, Any]:
-    return cluster(resourcesVpcConfig=CLUSTER["resourcesVpcConfig"] | changes)  # type: ignore[operator]
+    return eks_answer(resourcesVpcConfig=CLUSTER["resourcesVpcConfig"] | changes)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
@@ -223,10 +223,10 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             "no way out",
             "NAT",
         ),
-        (cluster(status="CREATING"), "cluster", "failed", "CREATING", "wait"),
+        (eks_answer(status="CREATING"), "cluster", "failed", "CREATING", "wait"),
         ({"eks.describe_cluster": missing("DescribeCluster")}, "cluster", "warning", "EKS knows no", "outside EKS"),
         (
-            cluster(accessConfig={"authenticationMode": "CONFIG_MAP"}),
+            eks_answer(accessConfig={"authenticationMode": "CONFIG_MAP"}),
             "access",
             "failed",
             "CONFIG_MAP",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,17 @@ from tests.commands import Shiplap, listed
 from tests.unit.cli.planned_files import CATALOG, POOL, pod
 
 NOW = "2026-01-31T12:00:00Z"
-
-
-def node(name: str, *, pool: str = "default") -> dict[str, Any]:
-    ours = {"nodepool": pool, "capacity-type": "on-demand", "registered": "true", "initialized": "true"}
-    marks = {f"karpenter.sh/{key}": value for key, value in ours.items()} if pool else {}
-    taints = [{"key": "dedicated", "effect": "NoSchedule"}]
-    return node_object(name, "1900m", "8Gi", "10", instance_type="small", zone="z1", labels=marks, taints=taints)
+OURS = {"capacity-type": "on-demand", "registered": "true", "initialized": "true"}
+node = partial(
+    node_object,
+    cpu="1900m",
+    pods="10",
+    instance_type="small",
+    zone="z1",
+    pool="default",
+    labels={f"karpenter.sh/{key}": value for key, value in OURS.items()},
+    taints=[{"key": "dedicated", "effect": "NoSchedule"}],
+)
 
 
 @pytest.fixture
@@ -69,7 +74,7 @@ def test_a_plan_as_a_page(files: Path, shiplap: Shiplap) -> None:
 
 
 def test_a_disruption_as_a_page(files: Path, shiplap: Shiplap) -> None:
-    (command,) = shiplap.json(*asked("disrupt", files, node("idle"), node("foreign", pool="")))["commands"]
+    (command,) = shiplap.json(*asked("disrupt", files, node("idle"), node("foreign", pool="", labels={})))["commands"]
     assert command["nodes"] == ["idle"]
     before, after = (files / "page.html").read_text().split("<h2>After</h2>")
     assert 'class="n leaving"' in before

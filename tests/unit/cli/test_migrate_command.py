@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.builders.nodes import node_object
-from tests.builders.pods import pod_object
+from tests.builders.pods import owned_by, pod_object
 from tests.commands import Shiplap, listed
 
 POOL = """
@@ -49,11 +50,6 @@ def group() -> dict[str, Any]:
             "nodeRole": "arn:aws:iam::111122223333:role/core",
         }
     }
-
-
-def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
-    owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]
-    return pod_object(name, cpu, namespace="web", phase="Running", metadata={"ownerReferences": owners}, **spec)
 
 
 @pytest.fixture
@@ -98,15 +94,14 @@ def test_what_does_not_map_is_exit_code_one(tmp_path: Path, shiplap: Shiplap) ->
 
 
 def test_a_dry_run_of_the_present_pods(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
-    daemon = pod("daemon", "1", nodeName="old")
-    daemon["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
+    pod = partial(pod_object, namespace="web", phase="Running", metadata=owned_by("ReplicaSet"))
     state = [
         node_object("old", instance_type="m5.4xlarge", zone="us-east-1a"),
         node_object("odd", instance_type="x.unknown", zone="us-east-1a"),
-        pod("a", "1", nodeName="old", nodeSelector={"karpenter.sh/nodepool": "default"}),
-        pod("b", "1", nodeName="old"),
+        pod("a", "1", node="old", nodeSelector={"karpenter.sh/nodepool": "default"}),
+        pod("b", "1", node="old"),
         pod("huge", "900"),
-        daemon,
+        pod("daemon", "1", node="old", metadata=owned_by("DaemonSet")),
     ]
     path = tmp_path / "state.json"
     path.write_text(listed(*state))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -42,22 +42,19 @@ OFFERED = {
 }
 
 
-def node(name: str, kind: str = "m5.large", zone: str = f"{REGION}a", **labels: str) -> dict[str, Any]:
-    return node_object(name, "2", "7Gi", "", instance_type=kind, zone=zone, region=REGION, labels=labels)
-
-
+node = partial(node_object, memory="7Gi", pods="", instance_type="m5.large", zone=f"{REGION}a", region=REGION)
 CLUSTER = (
-    node("managed", **{MANAGED: "ON_DEMAND"}),
-    node("managed-spot", "m5.xlarge", **{MANAGED: "SPOT"}),
-    node("managed-block", "p4d.24xlarge", **{MANAGED: "CAPACITY_BLOCK"}),
-    node("karpenter", "c5.large", **KARPENTER, **{"karpenter.sh/capacity-type": "spot"}),
-    node("karpenter-2", "c5.xlarge", **KARPENTER, **{"karpenter.sh/capacity-type": "on-demand"}),
-    node("self-managed", "r5.large"),
-    node("old-label", "", **{"beta.kubernetes.io/instance-type": "m5.2xlarge"}),
-    node("in-a-zone-without-subnets", "m5.large", f"{REGION}z", **{MANAGED: "ON_DEMAND"}),
-    node("fargate-ip-10-0-0-1", "", **{"eks.amazonaws.com/compute-type": "fargate"}),
-    node("hybrid", "m5.large", **{"eks.amazonaws.com/compute-type": "hybrid"}),
-    node("of-an-unknown-type", "zz9.huge"),
+    node("managed", labels={MANAGED: "ON_DEMAND"}),
+    node("managed-spot", instance_type="m5.xlarge", labels={MANAGED: "SPOT"}),
+    node("managed-block", instance_type="p4d.24xlarge", labels={MANAGED: "CAPACITY_BLOCK"}),
+    node("karpenter", instance_type="c5.large", labels={**KARPENTER, "karpenter.sh/capacity-type": "spot"}),
+    node("karpenter-2", instance_type="c5.xlarge", labels={**KARPENTER, "karpenter.sh/capacity-type": "on-demand"}),
+    node("self-managed", instance_type="r5.large"),
+    node("old-label", instance_type="", labels={"beta.kubernetes.io/instance-type": "m5.2xlarge"}),
+    node("in-a-zone-without-subnets", zone=f"{REGION}z", labels={MANAGED: "ON_DEMAND"}),
+    node("fargate-ip-10-0-0-1", instance_type="", labels={"eks.amazonaws.com/compute-type": "fargate"}),
+    node("hybrid", labels={"eks.amazonaws.com/compute-type": "hybrid"}),
+    node("of-an-unknown-type", instance_type="zz9.huge"),
 )
 UNPRICED = {"fargate-ip-10-0-0-1", "hybrid", "of-an-unknown-type"}
 
@@ -232,7 +229,7 @@ def test_a_claim_that_was_bought_at_a_guess_is_marked(hourly: float, estimated: 
 
 def test_all_prices_of_the_embedded_catalogue_are_estimates() -> None:
     prices = catalog_prices(embedded.load(REGION))
-    found = prices.of(msgspec.convert(node("n", **{MANAGED: "ON_DEMAND"}), Node))
+    found = prices.of(msgspec.convert(node("n", labels={MANAGED: "ON_DEMAND"}), Node))
     assert found.known
     assert found.estimated
     assert prices.listed("m5.large") == found.hourly

@@ -27,11 +27,12 @@ class Pages:
         self.asked.append(dict(query or {}))
         number = int(self.asked[-1].get("continue", 1))
         more = {"continue": str(number + 1)} if number < 3 else {}
-        return json.dumps({"metadata": {"resourceVersion": "9", **more}, "items": [node(number)]}).encode()
-
-
-def node(number: int) -> dict[str, Any]:
-    return {"metadata": {"name": f"n{number}", "uid": f"u{number}"}}
+        return json.dumps(
+            {
+                "metadata": {"resourceVersion": "9", **more},
+                "items": [{"metadata": {"name": f"n{number}", "uid": f"u{number}"}}],
+            }
+        ).encode()
 
 
 def test_what_only_the_last_page_holds_is_listed() -> None:

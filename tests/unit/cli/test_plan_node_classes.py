@@ -24,26 +24,26 @@ def planned(folder: Path, capsys: pytest.CaptureFixture[str], *manifests: dict[s
     return dict(json.loads(printed.out))
 
 
-def node_class(name: str, **kubelet: Any) -> dict[str, Any]:
-    named = changed(EC2_NODE_CLASS, "metadata.name", name)
-    return changed(named, "spec.kubelet", kubelet)
-
-
-def pool(name: str, of: str, weight: int) -> dict[str, Any]:
-    named = changed(changed(NODE_POOL, "metadata.name", name), "spec.weight", weight)
-    return changed(named, "spec.template.spec.nodeClassRef.name", of)
-
-
-BROKEN = node_class("broken", maxPods="100 / (vcpus - 2)")
+BROKEN, SOUND = (
+    changed(changed(EC2_NODE_CLASS, "metadata.name", name), "spec.kubelet", {"maxPods": most})
+    for name, most in (("broken", "100 / (vcpus - 2)"), ("sound", "min(max_pods, 20)"))
+)
+FIRST, SECOND = (
+    changed(
+        changed(changed(NODE_POOL, "metadata.name", name), "spec.weight", weight),
+        "spec.template.spec.nodeClassRef.name",
+        of,
+    )
+    for name, weight, of in (("first", 100, "broken"), ("second", 1, "sound"))
+)
 
 
 def test_the_pools_of_other_classes_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sound = node_class("sound", maxPods="min(max_pods, 20)")
-    found = planned(tmp_path, capsys, BROKEN, sound, pool("first", "broken", 100), pool("second", "sound", 1))
+    found = planned(tmp_path, capsys, BROKEN, SOUND, FIRST, SECOND)
     assert [claim["nodePool"] for claim in found["nodeClaims"]] == ["second"]
 
 
 def test_without_any_the_pod_is_told_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = planned(tmp_path, capsys, BROKEN, pool("only", "broken", 1))
+    found = planned(tmp_path, capsys, BROKEN, FIRST)
     (left,) = found["unschedulable"]
     assert "division by zero" in left["message"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,11 +24,6 @@ NONE = "no node says its Region: us-east-1 is assumed; --region gives another"
 SEVERAL = "nodes are of eu-west-1 and us-east-1: eu-west-1 is assumed for all; --region gives another"
 
 
-def node(name: str, region: str) -> dict[str, Any]:
-    placed = {"region": region, "zone": f"{region}a", "instance_type": "m5.large"} if region else {}
-    return node_object(name, "", "", "", **placed)
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
     return tmp_path
@@ -37,7 +31,7 @@ def cluster(tmp_path: Path) -> Path:
 
 def asked(folder: Path, command: Sequence[str], regions: Sequence[str], *more: str) -> list[str]:
     """The arguments of a command on a file with a node of each Region."""
-    nodes = [node(f"n{number}", region) for number, region in enumerate(regions or [""])]
+    nodes = [node_object(f"n{number}", "", "", "", region=region) for number, region in enumerate(regions or [""])]
     file = folder / "state.json"
     file.write_text(listed(POD, *nodes, *MANIFESTS))
     return [*command, "-f", str(file), *more]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from threading import Event
 from threading import enumerate as enumerate_threads
@@ -32,20 +33,11 @@ from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock
 from tests.builders.nodes import node_object
-from tests.builders.pods import UNSCHEDULABLE
+from tests.builders.pods import UNSCHEDULABLE, pod_object
 from tests.stepped_time import SteppedTime
 
-
-def pod(name: str = "p", *, conditions: tuple[dict, ...] = (UNSCHEDULABLE,), **status: object) -> dict:
-    return {
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [{"name": "c"}]},
-        "status": {"phase": "Pending", "conditions": list(conditions), **status},
-    }
-
-
-def node(name: str, *, ready: bool = False, labels: dict | None = None, **spec: object) -> dict:
-    return node_object(name, labels=labels, ready=ready, **spec)
+pod = partial(pod_object, waits=True)
+node = partial(node_object, ready=False)
 
 
 def set_ready(server: ApiServer, name: str, *, ready: bool) -> None:
@@ -59,7 +51,7 @@ def shown(batch: ChangeBatch) -> tuple[list[str], list[str], list[str]]:
 
 class TestIsUnschedulable:
     def of(self, **changes: object) -> bool:
-        return is_unschedulable(msgspec.convert(pod() | changes, Pod))
+        return is_unschedulable(msgspec.convert(pod("p") | changes, Pod))
 
     def test_a_pod_the_scheduler_found_no_node_for(self) -> None:
         assert self.of()
@@ -99,7 +91,7 @@ class TestForgetting:
 
     def test_a_pod_that_a_list_lacks_is_forgotten(self) -> None:
         tracker = Tracker()
-        for seen, names in (((with_uid(pod()),), ["p"]), ((), []), ((with_uid(pod()),), ["p"])):
+        for seen, names in (((with_uid(pod("p")),), ["p"]), ((), []), ((with_uid(pod("p")),), ["p"])):
             tracker.see(listed("pods", *seen))
             assert shown(tracker.take()) == (names, [], [])
 
@@ -153,7 +145,7 @@ class TestTracking:
     def test_each_pod_is_reported_once_while_it_waits(self, server: ApiServer, see: Callable) -> None:
         server.create("pods", pod("b"))
         server.create("pods", pod("a"))
-        server.create("pods", pod("fresh", conditions=()))
+        server.create("pods", pod_object("fresh", phase="Pending"))
         assert see() == (["a", "b"], [], [])
         server.patch("pods", "a", {"metadata": {"annotations": {"note": "1"}}})
         assert see() == ([], [], [])
@@ -161,7 +153,7 @@ class TestTracking:
         assert see() == (["fresh"], [], [])
 
     def test_a_pod_that_waits_again_is_reported_again(self, server: ApiServer, see: Callable) -> None:
-        server.create("pods", pod())
+        server.create("pods", pod("p"))
         see()
         server.patch("pods", "p", {"status": {"nominatedNodeName": "n1"}}, subresource="status")
         assert see() == ([], [], [])
@@ -170,7 +162,7 @@ class TestTracking:
 
     def test_a_pod_that_was_bound_before_anyone_looked_is_not_reported(self, server: ApiServer, see: Callable) -> None:
         see()
-        server.create("pods", pod())
+        server.create("pods", pod("p"))
         server.bind("p", "n1")
         assert see() == ([], [], [])
 
@@ -526,7 +518,7 @@ def test_each_change_alone_is_news_at_once(kind: str) -> None:
     pace.note(100.0)
     assert pace.due_at == 1000.0
     if kind == "a pod":
-        tracker.see(listed("pods", with_uid(pod())))
+        tracker.see(listed("pods", with_uid(pod("p"))))
     else:
         uid = "u" if "ready" in kind else "another"
         tracker.see(WatchEvent("MODIFIED", msgspec.convert(with_uid(node("n", ready=uid == "u"), uid), Node), "9"))

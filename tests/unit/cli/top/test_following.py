@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from hypothesis import given
@@ -13,7 +14,7 @@ from shiplap.drawing.picture import ClusterPicture, NodePictureState
 from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap_cli.commands.top.followed_cluster import FollowedCluster
 from shiplap_cli.commands.top.followed_install import ClaimsRead
 from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
@@ -37,12 +38,8 @@ def drawn(*seen: ClusterEvent) -> ClusterPicture:
     return followed(*seen).picture(NOW)
 
 
-def claim(name: str, on: str = "", **fields: Any) -> NodeClaim:
-    state = ClaimState.INITIALIZED if on else ClaimState.LAUNCHED
-    known = {"cluster": "prod", "node_pool": "general", "node_name": on, "hourly": 0.03, "state": state}
-    return node_claim(name=name, **known | fields)
-
-
+claim = partial(node_claim, cluster="prod", node_pool="general", hourly=0.03, state=ClaimState.LAUNCHED)
+there = partial(claim, state=ClaimState.INITIALIZED)
 LISTED = (
     ObjectsListed(
         "nodes", (node("a", instance_type="m5.large", zone="z"), node("b", instance_type="m5.large", zone="z"))
@@ -166,7 +163,7 @@ def test_any_order_of_changes_gives_the_picture_of_what_is_there(changes: list[C
 
 
 def test_nodes_are_drawn_by_their_claims_whichever_comes_first() -> None:
-    claims = ClaimsRead((claim("c-1", "a", tier=2), claim("c-2")))
+    claims = ClaimsRead((there(name="c-1", node_name="a", tier=2), claim(name="c-2")))
     after, before = drawn(*LISTED, claims), drawn(claims, *LISTED)
     assert after == before
     whole = picture_of_cluster(
@@ -186,9 +183,11 @@ def test_nodes_are_drawn_by_their_claims_whichever_comes_first() -> None:
 
 
 def test_a_claim_that_is_over_or_whose_node_has_come_is_drawn_no_more() -> None:
-    following = followed(*LISTED, ClaimsRead((claim("c-1", "a", tier=2), claim("c-2", instance_id="i-2"))))
+    following = followed(
+        *LISTED, ClaimsRead((there(name="c-1", node_name="a", tier=2), claim(name="c-2", instance_id="i-2")))
+    )
     assert len(following.picture(NOW).nodes) == 3
-    following.apply(ClaimsRead((claim("c-2", "b", tier=1),)))
+    following.apply(ClaimsRead((there(name="c-2", node_name="b", tier=1),)))
     found = following.picture(NOW).nodes
     assert [(item.name, item.tier) for item in found] == [("a", 0), ("b", 1)]
     following.apply(ObjectChanged("nodes", node("b", instance_type="m5.large", zone="z"), gone=True))
