@@ -19,6 +19,7 @@ from shiplap.cluster.transport import Transport
 from shiplap.errors import AnswerTooLarge
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from tests.builders.nodes import node_object
 from tests.builders.pods import WAITING
 from tests.builders.pools import pool, rule
 from tests.conformance import given as case
@@ -291,7 +292,11 @@ def cluster_of(
             for name in dimensions:
                 DIMENSIONS[name](writer, pod, _Names(number, own=own), max(many, 1))
         written.append(pod)
-    lists: dict[str, list[Object]] = {"nodes": [_node(number) for number in range(20)], "pods": written}
+    nodes = [
+        node_object(f"n{place}", "4", "16Gi", "110", zone=ZONES[place % 3], labels={HOST: f"n{place}"}, ready=True)
+        for place in range(20)
+    ]
+    lists: dict[str, list[Object]] = {"nodes": nodes, "pods": written}
     pools = [pool("default", limits={})]
     for name in around:
         _AROUND[name](chance, lists, pools, pods)
@@ -320,20 +325,6 @@ def _plain_pod(number: int, *, bound: bool) -> Object:
 
 
 _WAITING = msgspec.json.encode(WAITING)
-
-
-def _node(number: int) -> Object:
-    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
-    name = f"n{number}"
-    return {
-        "metadata": {"name": name, "uid": name, "labels": {HOST: name, ZONE: ZONES[number % 3]}},
-        "spec": {},
-        "status": {
-            "capacity": amounts,
-            "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
 
 
 def _hostile_nodes(chance: random.Random, lists: dict[str, list[Object]], pools: list[NodePool], pods: int) -> None:

@@ -183,11 +183,11 @@ def volumes_allow(view: ClusterView, pod: Pod, node: Labels) -> bool:
     node = stable(node)
     return all(
         not alternatives or any(all(node.get(key) in values for key, values in term) for term in alternatives)
-        for alternatives in (_alternatives(view, pod, name, template) for name, template in _claims(pod))
+        for alternatives in (_alternatives(view, pod, name, template) for name, template in _volume_claims(pod))
     )
 
 
-def _claims(pod: Pod) -> Iterator[tuple[str, Any]]:
+def _volume_claims(pod: Pod) -> Iterator[tuple[str, Any]]:
     """The claims of a pod by name, with the template of those made for it."""
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -243,7 +243,7 @@ def attached(view: ClusterView, pods: Iterable[Pod]) -> dict[str, set[str]]:
     """The claims that these pods attach to their node, by driver."""
     found: dict[str, set[str]] = {}
     for pod in pods:
-        for name, template in _claims(pod):
+        for name, template in _volume_claims(pod):
             volume, storage_class = _source(view, pod, name, template)
             driver = ""
             if volume is not None:

@@ -132,7 +132,7 @@ def _told(row: ErrorText, way: Way, seen: Seen) -> str:
     return f"raised {seen.error!r}" if wrong else _tells(row, seen)
 
 
-def _node_class(row: ErrorText, way: Way, seen: Seen) -> str:
+def _resolves_node_class(row: ErrorText, way: Way, seen: Seen) -> str:
     if row.code == "NoSuchEntity":
         return "" if seen.answer is True else f"answered {seen.answer}"
     if way in ("whole", "template") and not isinstance(seen.error, NodeClassNotReady):
@@ -230,7 +230,7 @@ _CHECKS: dict[str, Check] = {
     "storage-quota": _everything,
     "template-quota": _told_of_templates,
     "spot-role": _spot_role,
-    "node-class": _node_class,
+    "node-class": _resolves_node_class,
     "permission": _told,
     "request": _told,
     "throttled": _throttled,

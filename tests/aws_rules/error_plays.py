@@ -51,6 +51,7 @@ from tests.aws_rules.error_texts import Answer, ErrorText, answer_of
 from tests.builders.claims import node_claim, with_fields
 
 CLUSTER = "demo"
+CLAIMS = [node_claim(cluster=CLUSTER, name=name, version=1) for name in ("default-1", "default-2")]
 ZONES = ("a", "b")
 TYPES = ("m5.large", "c7g.xlarge")
 SUBNET = "subnet-of-a"
@@ -295,13 +296,6 @@ def _of(service: str, operation: str, act: Callable[[Any], Any]) -> Callable[[Er
     return play
 
 
-def _claims() -> list[Any]:
-    return [
-        with_fields(node_claim(cluster=CLUSTER, name=name, node_pool="default", node_class="default"), version=1)
-        for name in ("default-1", "default-2")
-    ]
-
-
 def _images(ec2: Any, ssm: Any) -> Any:
     resolver = AmiResolver(ec2, Parameters(lambda: ssm, lambda: NOW), lambda: NOW)
     return resolver.resolve(_NODE_CLASS, "1.34")
@@ -381,7 +375,7 @@ _READS: dict[tuple[str, str], Callable[[ErrorText], Seen]] = {
     ("ec2", "DescribeInstanceTypes"): _of("ec2", "DescribeInstanceTypes", instance_types),
     ("ec2", "DescribeSpotPriceHistory"): _of("ec2", "DescribeSpotPriceHistory", lambda ec2: spot_prices(ec2, NOW)),
     ("ec2", "CreateTags"): lambda row: _of_compute(
-        row, "CreateTags", lambda compute: compute.name(with_fields(_claims()[0], instance_id="i-1"))
+        row, "CreateTags", lambda compute: compute.name(with_fields(CLAIMS[0], instance_id="i-1"))
     ),
     ("eks", "DescribeCluster"): _of("eks", "DescribeCluster", lambda eks: api_server(_WITHOUT_ENDPOINT, lambda: eks)),
     ("iam", "GetInstanceProfile"): _of("iam", "GetInstanceProfile", lambda iam: is_missing(iam, "profile")),
@@ -402,7 +396,7 @@ _READS: dict[tuple[str, str], Callable[[ErrorText], Seen]] = {
     ("dynamodb", "UpdateItem"): _of(
         "dynamodb",
         "UpdateItem",
-        lambda client: DynamoState(client, "state").close_claims(_claims()),
+        lambda client: DynamoState(client, "state").close_claims(CLAIMS),
     ),
     ("dynamodb", "Query"): _of("dynamodb", "Query", lambda client: list(query(client, "state", ("cluster", CLUSTER)))),
     ("dynamodb", "BatchWriteItem"): _of(
@@ -414,7 +408,7 @@ _READS: dict[tuple[str, str], Callable[[ErrorText], Seen]] = {
         "dynamodb",
         "TransactWriteItems",
         lambda client: DynamoState(client, "state", sleep=lambda _: None).advance_all(
-            [Move(claim, ClaimState.LAUNCHING, {"changed_at": NOW}) for claim in _claims()]
+            [Move(claim, ClaimState.LAUNCHING, {"changed_at": NOW}) for claim in CLAIMS]
         ),
     ),
     ("s3", "PutObject"): _of("s3", "PutObject", lambda s3: BucketStatus(s3, "bucket").save(InstallStatus())),

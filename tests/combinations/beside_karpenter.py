@@ -135,12 +135,12 @@ def _with_uid(body: dict[str, Any], uid: str) -> dict[str, Any]:
 def decided_by(answer: ScheduledBatch, snapshot: Snapshot) -> Decided:
     """The cluster with Karpenter's plan for it."""
     pods = {pod.metadata.name: PodReference(pod.metadata.namespace, pod.metadata.name) for pod in snapshot.view.pods}
-    claims = [_claim(f"theirs-{place}", opened, pods, snapshot) for place, opened in enumerate(answer.claims)]
+    claims = [_as_planned(f"theirs-{place}", opened, pods, snapshot) for place, opened in enumerate(answer.claims)]
     left_out = tuple(Unschedulable(pods[name], reason) for name, reason in sorted(answer.left_out.items()))
     return Decided.by(snapshot, Plan(node_claims=tuple(claims), unschedulable=left_out))
 
 
-def _claim(name: str, opened: OpenedClaim, pods: dict[str, PodReference], snapshot: Snapshot) -> PlannedClaim:
+def _as_planned(name: str, opened: OpenedClaim, pods: dict[str, PodReference], snapshot: Snapshot) -> PlannedClaim:
     pool = next(pool for pool in snapshot.manifests.node_pools if pool.metadata.name == opened.node_pool)
     launch = opened.launch
     return PlannedClaim(

@@ -38,7 +38,7 @@ def launchable_nodes(snapshot: Snapshot, plan: Plan) -> Iterator[LaunchableNode]
         for item in search.judge.types.get(pool.spec.template.spec.node_class_ref.name, {}).values():
             for labels in search.nodes(pool, item):
                 if labels[KIND] != "reserved":
-                    yield LaunchableNode(_node(pool, item, labels), item.name in allowed)
+                    yield LaunchableNode(_joined_as(pool, item, labels), item.name in allowed)
 
 
 def _takes_part(judge: Judge, pool: NodePool) -> bool:
@@ -61,7 +61,7 @@ def arriving_nodes(snapshot: Snapshot, plan: Plan, rng: Random) -> Iterator[Node
             yield _joined(claim.name, claim.plan.taints, item, labels)
 
 
-def _node(pool: NodePool, item: InstanceType, labels: dict[str, str]) -> Node:
+def _joined_as(pool: NodePool, item: InstanceType, labels: dict[str, str]) -> Node:
     name = f"chance-{pool.metadata.name}-{labels[TYPE]}-{'-'.join(sorted(set(labels.values())))}"[:250]
     return _joined(name, pool.spec.template.spec.taints, item, labels)
 

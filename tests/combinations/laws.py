@@ -139,7 +139,7 @@ def _sorted(value: Any) -> Any:
 def _essence(made: Plan, *, named: bool = True) -> dict[str, Any]:
     return {
         "left out": [entry.pod.key for entry in made.unschedulable],
-        "claims": sorted(_claim(claim, named=named) for claim in made.node_claims),
+        "claims": sorted(_compared(claim, named=named) for claim in made.node_claims),
         "placements": [(place.name, [pod.key for pod in place.pods]) for place in made.existing_nodes if place.pods],
         "ignored": [entry.pod.key for entry in made.ignored],
         "hourly": made.hourly,
@@ -148,7 +148,7 @@ def _essence(made: Plan, *, named: bool = True) -> dict[str, Any]:
     }
 
 
-def _claim(claim: PlannedClaim, *, named: bool) -> tuple[Any, ...]:
+def _compared(claim: PlannedClaim, *, named: bool) -> tuple[Any, ...]:
     launch = claim.launch
     return (
         claim.name if named else "",
@@ -486,7 +486,7 @@ def _nothing_more_to_do(before: Decided, after: Decided) -> str:
     if before.plan.unsettled:
         return ""
     if after.plan.node_claims:
-        return f"launches {[_claim(claim, named=True) for claim in after.plan.node_claims[:2]]}"
+        return f"launches {[_compared(claim, named=True) for claim in after.plan.node_claims[:2]]}"
     lost = sorted({*left_out(after.plan)} - {*left_out(before.plan)})
     return f"loses {lost}" if lost else ""
 

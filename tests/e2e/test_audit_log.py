@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from msgspec import Raw
@@ -13,11 +14,14 @@ from shiplap.cluster.watcher import KindWatch, Tracker
 from shiplap.flows.audit.audit import RecentPods, audit, read_delivery, unscheduled_pod_in
 from shiplap.flows.watch.watch import hints_of
 from tests import audit_log
+from tests.builders.pods import pod_object
 from tests.e2e import programs
 from tests.e2e.api import RealApi, api_of
 from tests.e2e.client import real_client
 from tests.e2e.control_plane import ADMINISTRATOR, ControlPlane, wait_until
 from tests.integration.flows.stage import CLUSTER, Stage
+
+pod = partial(pod_object, cpu="100m")
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
@@ -61,11 +65,6 @@ def lines(plane: ControlPlane) -> list[str]:
 
 def is_judged(api: RealApi, name: str) -> bool:
     return bool(api.get("pods", name)["status"].get("conditions"))
-
-
-def pod(name: str, cpu: str = "100m", **spec: object) -> dict:
-    container = {"name": "main", "image": "main", "resources": {"requests": {"cpu": cpu}}}
-    return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
 
 
 def test_the_audit_log_tells_of_the_same_pods_as_the_watch(plane: ControlPlane, lines: list[str]) -> None:

@@ -126,15 +126,9 @@ assert isinstance(TEMPLATE, inspect.StructType)
 assert isinstance(CLASS, inspect.StructType)
 
 
-def pool(template: Document) -> NodePool:
-    """As it is read from a file: no text of it is the object that the types hold."""
-    data = {"metadata": {"name": "default"}, "spec": {"template": template}}
-    return msgspec.json.decode(msgspec.json.encode(data), type=NodePool)
-
-
-def node_class(spec: Document) -> EC2NodeClass:
-    data = {"metadata": {"name": "default"}, "spec": spec}
-    return msgspec.json.decode(msgspec.json.encode(data), type=EC2NodeClass)
+def as_read(kind: type[Any], spec: Document) -> Any:
+    """An object of this spec, as it is read from a file: no text of it is the object that the types hold."""
+    return msgspec.json.decode(msgspec.json.encode({"metadata": {"name": "default"}, "spec": spec}), type=kind)
 
 
 @st.composite
@@ -146,24 +140,24 @@ def pairs(draw: st.DrawFn, shape: inspect.StructType) -> tuple[Document, Documen
 @LAWS
 @given(pairs(TEMPLATE))
 def test_writing_out_defaults_of_a_template_changes_no_hash(case: tuple[Document, Document]) -> None:
-    short, long = map(pool, case)
+    short, long = (as_read(NodePool, {"template": template}) for template in case)
     assert pool_hash(short) == pool_hash(long)
 
 
 @LAWS
 @given(pairs(CLASS))
 def test_writing_out_defaults_of_an_ec2_node_class_changes_no_hash(case: tuple[Document, Document]) -> None:
-    short, long = map(node_class, case)
+    short, long = (as_read(EC2NodeClass, spec) for spec in case)
     assert node_class_hash(short, "AL2023") == node_class_hash(long, "AL2023")
 
 
 @LAWS
 @given(pairs(CLASS))
 def test_what_was_learned_holds_whether_or_not_an_interface_type_is_written(case: tuple[Document, Document]) -> None:
-    short, long = map(node_class, case)
-    spec = msgspec.structs.replace
+    short, long = (as_read(EC2NodeClass, spec) for spec in case)
+    replace = msgspec.structs.replace
     kept = {name: getattr(long.spec, name) for name in ("block_device_mappings", "user_data")}
-    assert kubelet_hash(spec(short, spec=spec(short.spec, **kept)), 29) == kubelet_hash(long, 29)
+    assert kubelet_hash(replace(short, spec=replace(short.spec, **kept)), 29) == kubelet_hash(long, 29)
 
 
 @pytest.mark.parametrize(("shape", "fewest"), [(TEMPLATE, 10), (CLASS, 25)], ids=["NodePool", "EC2NodeClass"])
@@ -175,10 +169,11 @@ def test_each_default_written_alone_changes_no_hash(shape: inspect.StructType, f
         parents, last = path.split(".")[:-1], path.split(".")[-1]
         short, long = at(shape, parents, None), at(shape, parents, last)
         if shape is TEMPLATE:
-            assert pool_hash(pool(short)) == pool_hash(pool(long)), path
-            assert first_pool_hashes(pool(short)) <= first_pool_hashes(pool(long)) or "nodeClassRef" in path, path
+            one, other = (as_read(NodePool, {"template": template}) for template in (short, long))
+            assert pool_hash(one) == pool_hash(other), path
+            assert first_pool_hashes(one) <= first_pool_hashes(other) or "nodeClassRef" in path, path
         else:
-            one, other = node_class(short), node_class(long)
+            one, other = as_read(EC2NodeClass, short), as_read(EC2NodeClass, long)
             assert node_class_hash(one, "AL2023") == node_class_hash(other, "AL2023"), path
             both = (first_node_class_hashes(one, "AL2023"), first_node_class_hashes(other, "AL2023"))
             assert both[0] <= both[1] or "interfaceType" in path, path

@@ -15,8 +15,15 @@ from shiplap.ports import Instance, written_claim, written_command
 from shiplap_lab.judge.judge import Judge
 from shiplap_lab.scenarios.scenario import load
 from tests.builders.claims import node_claim, with_fields
+from tests.builders.nodes import node_object
 
 WAY = (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED)
+
+
+def initialized(name: str) -> dict[str, Any]:
+    marks, room = {"karpenter.sh/initialized": "true"}, {"cpu": "64", "memory": "256Gi", "pods": "100"}
+    made = node_object(f"node-{name}", labels=marks, providerID=f"aws:///eu-west-1a/i-{name}")
+    return made | {"status": {"allocatable": room}}
 
 
 class Play:
@@ -54,7 +61,7 @@ class Play:
         return written
 
     def end_node(self, name: str) -> None:
-        self.judge.object_written("demo", "DELETED", "nodes", _node(name))
+        self.judge.object_written("demo", "DELETED", "nodes", initialized(name))
 
     def node(
         self,
@@ -85,7 +92,7 @@ class Play:
                 claim = with_fields(claim, instance_id=at.id, instance_type=size, hourly=0.1)
             named = f"node-{name}" if state in (ClaimState.REGISTERED, ClaimState.INITIALIZED) else ""
             if state is ClaimState.REGISTERED:
-                self.judge.object_written("demo", "ADDED", "nodes", _node(name))
+                self.judge.object_written("demo", "ADDED", "nodes", initialized(name))
                 self.judge.node_read("demo", f"i-{name}")
             claim = self.write(replace(claim, state=state, node_name=named))
         return claim
@@ -106,11 +113,3 @@ class Play:
         )
         self.judge.command_written("shiplap", written_command(command))
         return command
-
-
-def _node(name: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": f"node-{name}", "labels": {"karpenter.sh/initialized": "true"}},
-        "spec": {"providerID": f"aws:///eu-west-1a/i-{name}"},
-        "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "100"}},
-    }

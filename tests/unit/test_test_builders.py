@@ -13,7 +13,7 @@ KINDS = {
     *("pod", "pods", "node", "nodes", "claim", "claims", "pool", "pools"),
     *("node_class", "node_classes", "cluster", "clusters", "node_claim", "node_pool"),
 }
-MOST_LOCAL_BUILDERS = 31
+MOST_LOCAL_BUILDERS = 20
 """Functions of test modules that still build such an object; a builder may only go."""
 POLLS_PROGRAMS = ("e2e", "dynamodb_local")
 """Folders whose tests wait for real programs."""
