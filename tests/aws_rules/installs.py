@@ -7,7 +7,6 @@ from pathlib import Path
 
 MANIFESTS = Path(__file__).parents[1] / "infra" / "install" / "manifests"
 
-_KEY = "arn:aws:kms:eu-west-1:210987654321:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 _SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:edge-kubeconfig-AbCdEf"
 
 

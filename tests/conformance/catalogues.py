@@ -101,3 +101,11 @@ def assorted_types() -> tuple[InstanceType, ...]:
             ("amd64", "arm64"),
         )
     )
+
+
+def ladder(number: int) -> list[InstanceType]:
+    """As many types of one size, sold as spot capacity only, each dearer than the one before."""
+    return [
+        fake_type(f"t{place:02}", cpu="4", memory="8Gi", pods="20", price=0.1 * (place + 1), offerings=(("spot", Z1),))
+        for place in range(number)
+    ]

@@ -26,7 +26,7 @@ from shiplap.manifests.template_hash import (
 from shiplap.scheduling.model.snapshot import SchedulingSettings
 from tests.builders.pods import pod_on, pods
 from tests.builders.pools import pool, rule
-from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, ladder
 from tests.conformance.disruptions import (
     BOTH,
     LARGE,
@@ -137,18 +137,11 @@ def test_191_the_dearest_zone_decides_whether_spot_saves() -> None:
     assert "cheaper" in verdict.blocked("a")
 
 
-def _ladder(number: int) -> list[InstanceType]:
-    return [
-        fake_type(f"t{place:02}", cpu="4", memory="8Gi", pods="20", price=0.1 * (place + 1), offerings=(("spot", Z1),))
-        for place in range(number)
-    ]
-
-
 def test_187_spot_is_replaced_by_the_fifteen_cheapest_types() -> None:
     verdict = disrupted(
         standing("a", "t19", capacity_type="spot", cpu="3900m", memory="8000Mi"),
         pods=[pod_on("p", "a")],
-        types=_ladder(20),
+        types=ladder(20),
     )
     assert verdict.command.replacements[0].instance_types == tuple(f"t{place:02}" for place in range(15))
 
@@ -157,7 +150,7 @@ def test_187_spot_with_too_few_cheaper_types_stays() -> None:
     verdict = disrupted(
         standing("a", "t14", capacity_type="spot", cpu="3900m", memory="8000Mi"),
         pods=[pod_on("p", "a")],
-        types=_ladder(20),
+        types=ladder(20),
     )
     assert verdict.removed == set()
     assert "got 14" in verdict.blocked("a")
@@ -167,7 +160,7 @@ def test_spot_to_spot_can_be_forbidden() -> None:
     verdict = disrupted(
         standing("a", "t19", capacity_type="spot", cpu="3900m", memory="8000Mi"),
         pods=[pod_on("p", "a")],
-        types=_ladder(20),
+        types=ladder(20),
         settings=DisruptionSettings(spot_to_spot=False),
     )
     assert verdict.removed == set()

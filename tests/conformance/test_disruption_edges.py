@@ -21,7 +21,7 @@ from tests.builders.claims import node_claim
 from tests.builders.nodes import node as foreign_node
 from tests.builders.pods import pod_on
 from tests.builders.pools import pool, rule
-from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, ladder
 from tests.conformance.disruptions import (
     BOTH,
     LARGE,
@@ -659,13 +659,6 @@ def test_a_node_whose_command_was_given_up_rests_and_the_others_go_on(*, drifts:
 
 
 # Spot
-
-
-def ladder(number: int) -> list[Any]:
-    return [
-        fake_type(f"t{place:02}", cpu="4", memory="8Gi", pods="20", price=0.1 * (place + 1), offerings=(("spot", Z1),))
-        for place in range(number)
-    ]
 
 
 @pytest.mark.parametrize(("least", "listed"), [(16, 16), (5, 15)])

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.instances.catalog.overlays import with_capacity
 from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Observation
+from tests.builders.node_classes import node_class
 from tests.thoroughness import draws
-from tests.unit.instances.given_instances import MIB, kind, node_class, resolved, yields
+from tests.unit.instances.given_instances import MIB, kind, resolved, yields
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=draws(300))
 

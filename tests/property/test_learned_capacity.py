@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from shiplap.instances.capacity.learned_capacity import merged_capacity, shortfall, with_observation
 from shiplap.instances.capacity.reported_amounts import DAY_S
 from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity, Observation
+from tests.builders.node_classes import node_class
 from tests.learned_amounts import smallest_allocatable, smallest_capacity
 from tests.thoroughness import draws
-from tests.unit.instances.given_instances import MIB, kind, node_class, resolved, yields
+from tests.unit.instances.given_instances import MIB, kind, resolved, yields
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=draws(60))
 

@@ -12,7 +12,6 @@ from shiplap.ports import written_command
 from tests.simulation.plays import Play
 
 POD = PodReference("default", "web-1", "uid-1")
-CORES = {"m7i-flex.large": 2000, "m7i-flex.2xlarge": 8000}
 
 
 def test_a_pod_gets_so_many_nodes_and_no_more() -> None:

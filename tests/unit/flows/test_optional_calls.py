@@ -22,7 +22,6 @@ from tests.bounded_calls import run_by
 
 NOTES = OptionalPart("notes", call_s=2.0, budget_s=5.0, rest_s=60.0)
 OTHER_NOTES = OptionalPart("other notes", call_s=2.0, budget_s=5.0, rest_s=60.0)
-OBJECTS = OptionalPart("objects", ClusterUnreachable)
 
 
 class Port:
