@@ -112,7 +112,7 @@ def test_when_nodes_have_had_time_to_start_or_are_counted_by_ec2(
 @pytest.mark.parametrize("demanded", [True, False])
 def test_when_nodes_have_had_time_to_get_a_driver_that_is_demanded(demanded: bool) -> None:
     view = ClusterView(nodes=(node(),), csi_drivers=(csi_driver(demanded=demanded),))
-    seen = snapshot(view=view, claims=(claim(node_name="n"),))
+    seen = snapshot(view=view, claims=(claim(node_name="node"),))
     assert set(plan_moments(seen)) == ({READY_BY} if demanded else set())
 
 
