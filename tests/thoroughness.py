@@ -1,19 +1,35 @@
 """Sets how long tests may search: `make test` takes minutes, `make test-all` runs everything, as CI does.
 
 Tests that take long by their nature are marked `thorough`: they deploy stacks, compile programs or play whole stories.
-`make test` leaves them out and draws a sixth of the examples of each property.
+`make test` leaves them out, draws a sixth of the examples of each property, and takes samples of long lists of cases.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import TypeVar
 
 THOROUGH = os.environ.get("SHIPLAP_TESTS") == "all"
 """True in `make test-all`."""
 
 _SHARE, _LEAST = 6, 5
 
+Case = TypeVar("Case")
+
 
 def draws(number: int) -> int:
     """Return how many examples a property draws that wants so many of them."""
     return number if THOROUGH else max(number // _SHARE, min(number, _LEAST))
+
+
+def sampled(cases: Sequence[Case], number: int) -> Sequence[Case]:
+    """Return so many of the cases, from the first to the last at equal distances; in `make test-all` all of them."""
+    if THOROUGH or len(cases) <= number:
+        return cases
+    return [cases[at * (len(cases) - 1) // (number - 1)] for at in range(number)]
+
+
+def moments(most: int, first: int = 0) -> range:
+    """Return the numbers of the effects at which a function is to die: each fourth from a first, or all of them."""
+    return range(most) if THOROUGH else range(first % 4, most, 4)

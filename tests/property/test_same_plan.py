@@ -32,7 +32,7 @@ from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.property.drawn_topologies import clusters
 from tests.property.drawn_worlds import worlds
-from tests.thoroughness import draws
+from tests.thoroughness import draws, sampled
 
 ZONE, TYPE = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
 GOLDEN_SNAPSHOT = "dc0e41a6b5b1b83b"
@@ -168,7 +168,7 @@ def test_the_fixed_snapshot_is_recorded_and_planned_as_ever() -> None:
     assert digests() == (GOLDEN_SNAPSHOT, GOLDEN_PLAN)
 
 
-@pytest.mark.parametrize("seed", ["0", "1", "4242"])
+@pytest.mark.parametrize("seed", sampled(["0", "1", "4242"], 2))
 def test_the_hash_seed_does_not_matter(seed: str) -> None:
     """Sets of strings come in another order in every process; neither records nor plans show it."""
     done = subprocess.run(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
+import pytest
 from msgspec.structs import replace
 
 from benchmarks.disruption.consolidation_over_time import DEFAULT, KARPENTER, Figures, missed, play_policy, policies
@@ -18,6 +19,7 @@ from tests.conformance import disruptions
 from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, Verdict, disrupted, large, small
 
 
+@pytest.mark.thorough
 def test_a_day_costs_no_more_than_by_karpenters_rules_with_no_more_moves_and_no_more_time_pending() -> None:
     play = load("month")
     fewer = [replace(item, low=item.low // 2, high=item.high // 2, step_minutes=60.0) for item in play.scenario.rhythms]

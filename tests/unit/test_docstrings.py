@@ -17,7 +17,10 @@ MOST_PER_CENT = 2
 def docstrings(folder: Path) -> Iterator[str]:
     """Yield every docstring of a folder with its place."""
     for path in sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        waiting: list[ast.AST] = [ast.parse(path.read_text())]
+        while waiting:
+            node = waiting.pop()
+            waiting += [inner for inner in ast.iter_child_nodes(node) if not isinstance(inner, ast.expr)]
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = ast.get_docstring(node)
                 if text:

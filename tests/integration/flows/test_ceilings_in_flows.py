@@ -21,6 +21,7 @@ from tests.builders.pools import family_pool
 from tests.integration.flows.disrupted import Disrupted, kinds, oversized
 from tests.integration.flows.live_stage import LiveStage
 from tests.integration.flows.stage import Stage
+from tests.thoroughness import moments
 
 STOP = CeilingMode.STOP
 LARGE = 80_000
@@ -205,7 +206,7 @@ def test_wherever_a_function_dies_no_dollar_is_counted_twice_and_no_ceiling_pass
     whole = begun()
     whole.faults.clear()
     whole.sweep()
-    for point in range(len(whole.faults.points)):
+    for point in moments(len(whole.faults.points), account):
         stage = begun()
         stage.faults.clear()
         stage.faults.crash_at(point)

@@ -28,6 +28,7 @@ from shiplap.records.disruption_record import decided_again, is_disruption, read
 from shiplap.settings import ClusterSettings, Settings
 from tests.integration.flows.disrupted import Disrupted, kinds, oversized
 from tests.integration.flows.leaving import warning
+from tests.thoroughness import moments
 
 
 def test_an_oversized_node_is_replaced_by_a_smaller_one() -> None:
@@ -282,7 +283,7 @@ def test_a_decision_made_meanwhile_leaves_the_proposal_for_the_next_minute() -> 
 @pytest.mark.parametrize("minute", range(7))
 def test_the_function_may_die_before_and_after_every_effect(minute: int) -> None:
     """In any of the minutes that a replacement takes; the following ones bring the same end whatever is left behind."""
-    for point in range(200):
+    for point in moments(200, minute):
         stage = oversized()
         stage.minutes(minute)
         stage.faults.clear()

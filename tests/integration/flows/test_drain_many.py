@@ -46,8 +46,10 @@ def minute(stage: Stage) -> int:
 
 @pytest.mark.parametrize(
     ("event", "minutes"),
-    [(scheduled_change, 6), (warning, 3)],
-    ids=["without haste", "in two minutes"],
+    [
+        pytest.param(scheduled_change, 6, id="without haste", marks=pytest.mark.thorough),
+        pytest.param(warning, 3, id="in two minutes"),
+    ],
 )
 def test_five_hundred_nodes_leave_within_the_budget_of_the_api(
     event: Callable[[Stage, str], str], minutes: int

@@ -14,8 +14,9 @@ from shiplap.flows.sweep import manifest_statuses
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import ClusterApi
 from tests.integration.flows.crowded_stage import CrowdedStage
+from tests.thoroughness import THOROUGH
 
-CLAIMS = 10_000
+CLAIMS = 10_000 if THOROUGH else 3_000
 OTHER_REQUESTS = 10
 """Lists, the Lease, and the statuses of the manifests themselves."""
 
@@ -65,7 +66,7 @@ def test_a_sweep_makes_a_bounded_number_of_requests_and_all_claims_have_their_tu
     assert quiet.total() <= OTHER_REQUESTS
     pods_come(stage)
     assert published(stage).total() <= manifest_statuses.MOST_CLAIM_OBJECTS + OTHER_REQUESTS
-    most = 3_000
+    most = CLAIMS * 3 // 10
     monkeypatch.setattr(manifest_statuses, "MOST_CLAIM_OBJECTS", most)
     for _ in range(-(-CLAIMS // most)):
         stage.clock.advance(60)

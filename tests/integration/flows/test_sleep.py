@@ -18,6 +18,7 @@ from shiplap.records.disruption_record import DisruptionRecord, decided_again, i
 from tests.integration.flows.disrupted import Disrupted
 from tests.integration.flows.leaving import warning
 from tests.integration.flows.sleep_stage import sleep_of
+from tests.thoroughness import moments
 
 PENDING = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 NIGHT_S, DAY_S = 12 * 3600, 24 * 3600
@@ -272,7 +273,7 @@ def test_a_wake_ends_a_drain_that_has_begun() -> None:
 
 @pytest.mark.parametrize("function", ["lifecycle", "disrupt"])
 def test_a_wake_ends_a_drain_wherever_functions_die(function: str) -> None:
-    for point in range(200):
+    for point in moments(200):
         stage = Draining()
         stage.wake()
         if function == "disrupt":
@@ -393,7 +394,7 @@ def test_doubts_are_counted_and_keep_everything_awake() -> None:
 
 def test_a_night_is_slept_wherever_the_disrupt_function_dies() -> None:
     """In the minute that begins the command; the next ones are as of any other."""
-    for point in range(200):
+    for point in moments(200):
         stage = Sleepy()
         stage.until(stage.opens_at + 60)
         stage.faults.clear()
