@@ -292,10 +292,7 @@ def cluster_of(
             for name in dimensions:
                 DIMENSIONS[name](writer, pod, _Names(number, own=own), max(many, 1))
         written.append(pod)
-    nodes = [
-        node_object(f"n{place}", "4", "16Gi", "110", zone=ZONES[place % 3], labels={HOST: f"n{place}"}, ready=True)
-        for place in range(20)
-    ]
+    nodes = [_ready_node(number) for number in range(20)]
     lists: dict[str, list[Object]] = {"nodes": nodes, "pods": written}
     pools = [pool("default", limits={})]
     for name in around:
@@ -325,6 +322,11 @@ def _plain_pod(number: int, *, bound: bool) -> Object:
 
 
 _WAITING = msgspec.json.encode(WAITING)
+
+
+def _ready_node(number: int) -> Object:
+    name = f"n{number}"
+    return node_object(name, "4", "16Gi", "110", zone=ZONES[number % 3], labels={HOST: name}, ready=True)
 
 
 def _hostile_nodes(chance: random.Random, lists: dict[str, list[Object]], pools: list[NodePool], pods: int) -> None:
@@ -400,7 +402,7 @@ def _running_pods(chance: random.Random, lists: dict[str, list[Object]], pools: 
     many, key = chance.choice((1, 10, 100)), chance.choice((ZONE, HOST))
     first = len(lists["nodes"])
     for number in range(first, first + pods):
-        lists["nodes"].append(_node(number))
+        lists["nodes"].append(_ready_node(number))
         running = _plain_pod(number, bound=True)
         running["metadata"] |= {"name": f"r{number}", "namespace": "busy", "uid": f"uid-r{number}"}
         running["spec"]["nodeName"] = f"n{number}"

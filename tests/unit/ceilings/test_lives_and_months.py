@@ -8,11 +8,11 @@ import pytest
 
 from shiplap.instances.offerings.instance_rates import rate_of
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.policies.ceilings.account_counters import AccountSpending, CountedSpending
 from shiplap.policies.ceilings.ceiling_use import LEAVING_S, change_of_account, cluster_spending, spending_view
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode, WantedLaunch, admit
-from shiplap.policies.ceilings.ledger import HOUR_S, SpendingLedger, begin, posted
-from shiplap.policies.ceilings.node_lives import FEWEST_ENDED, NodeLives
+from shiplap.spending.account_counters import AccountSpending, CountedSpending
+from shiplap.spending.ledger import HOUR_S, SpendingLedger, begin, posted
+from shiplap.spending.node_lives import FEWEST_ENDED, NodeLives
 from tests.builders.claims import node_claim
 
 DAY_S = 24 * HOUR_S

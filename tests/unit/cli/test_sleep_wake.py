@@ -45,7 +45,7 @@ class Woken:
 
 
 def test_it_comes_after_the_other_commands_of_status() -> None:
-    assert list(COMMANDS["status"].inner) == ["fleet", "spending", "wake"]
+    assert list(COMMANDS["status"].inner)[-1] == "wake"
 
 
 def test_the_only_cluster_is_woken_until_its_windows_end(
