@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from tests.builders.nodes import node
 from tests.builders.pods import pod, pods
 from tests.builders.pools import pool, rule
@@ -17,6 +19,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 EVERYWHERE = [(kind, zone) for kind in ("spot", "on-demand") for zone in (Z1, Z2, Z3)]
 LARGE = fake_type("large", cpu="2", memory="8Gi", offerings=EVERYWHERE, pods="20")
 XLARGE = fake_type("xlarge", cpu="4", memory="16Gi", offerings=EVERYWHERE, pods="20")
+HUGE = fake_type("huge", cpu="8", memory="32Gi", offerings=EVERYWHERE, pods="20")
 ONE, BOTH = [LARGE], [LARGE, XLARGE]
 
 
@@ -100,6 +103,23 @@ def test_a_daemon_takes_nothing_of_a_type_that_is_not_sold_where_it_runs(selecto
     sold = fake_type("large", cpu="2", memory="8Gi", offerings=[("on-demand", Z1), ("spot", Z2)], pods="20")
     outcome = given(pod(cpu="1500m"), pools=[pool("default")], types=[sold], daemon_sets=selecting(selector=selector))
     assert outcome.scheduled
+
+
+def _priced(item: InstanceType, prices: dict[tuple[str, str], float], usual: float) -> InstanceType:
+    def price(offering: Offering) -> Offering:
+        return replace(offering, price=prices.get((item.name, offering.zone), usual))
+
+    return replace(item, offerings=tuple(map(price, item.offerings)))
+
+
+@pytest.mark.parametrize("zone", [Z1, Z2, Z3])
+def test_types_stand_by_their_price_where_the_daemon_runs_and_elsewhere(zone: str) -> None:
+    dearer = {("large", zone): 0.9, ("xlarge", zone): 4.0}
+    types = [_priced(item, dearer, usual) for item, usual in ((LARGE, 1.0), (XLARGE, 2.0), (HUGE, 3.0))]
+    outcome = given(pod(cpu="500m"), types=types, daemon_sets=selecting(selector={ZONE: zone}))
+    assert values(outcome, ZONE) == {Z1, Z2, Z3}
+    assert outcome.claim.instance_types == ("large", "xlarge", "huge")
+    assert (outcome.claim.launch.zone, outcome.claim.launch.price) == (zone, 0.9)
 
 
 def test_a_zone_is_no_reason_to_narrow_a_node_that_holds_its_daemons_anywhere() -> None:

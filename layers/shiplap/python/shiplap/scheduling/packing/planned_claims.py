@@ -186,6 +186,7 @@ class ClaimWriter:
     def _fill_in(self, group: ClaimGroup, holds: Bools, types: TypeList) -> _ClaimForm:
         template, node_template = group.template, group.template.pool.spec.template
         requirements = _narrowed(group, holds, types)
+        types = _cheapest_first(template.table, requirements, types)
         blank = PlannedClaim(
             name="",
             node_pool=template.pool.metadata.name,
@@ -302,6 +303,17 @@ def _narrowed(group: ClaimGroup, holds: Bools, types: TypeList) -> Requirements:
             Requirement(labels.CAPACITY_TYPE, False, frozenset(kinds)),
         )
     )
+
+
+def _cheapest_first(table: TypeTable, requirements: Requirements, types: TypeList) -> TypeList:
+    """The list by what its types cost within these requirements.
+
+    They may allow variants of the node beside that of the list, in which another type has the lowest price.
+    """
+    prices = np.where(table.cells(requirements), table.prices[table.row_type[types.rows]], np.inf).min(axis=(1, 2))
+    order = np.argsort(prices, kind="stable").tolist()
+    names = tuple(types.names[place] for place in order)
+    return TypeList(types.rows[order], names, tuple(name for name in names if name in types.estimated))
 
 
 def _kept_variants(group: ClaimGroup, holds: Bools, types: TypeList) -> list[Requirement]:
