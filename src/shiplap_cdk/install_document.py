@@ -26,10 +26,12 @@ from shiplap.manifests.claim_rules import ClaimRule, rule_problems
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
 from shiplap.manifests.decoding import Path as Where
 from shiplap.manifests.decoding import Problem, decode, field_name
-from shiplap.manifests.files.documents import Document, files_of, read_documents, read_file
+from shiplap.manifests.files.documents import Document, read_documents
 from shiplap.manifests.files.loading import load_manifests
+from shiplap.manifests.files.manifest_folders import find_documents
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
+from shiplap.manifests.validation.nodeclass_rules import is_role_name, not_a_role
 from shiplap.policies.policy_settings import chosen
 from shiplap.regions import exists, partition_of
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSettings, Settings
@@ -48,7 +50,6 @@ _RESERVED_NAMES = (*_FUNCTIONS, "provisioning", "interruption")
 _NETWORK_ID = re.compile(r"(subnet|sg)-([0-9a-f]{8}|[0-9a-f]{17})")
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:(?P<region>[a-z0-9-]+):\d{12}:[0-9A-Za-z_-]{1,256}")
 _SECRET = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[0-9A-Za-z/_+=.@-]{1,512}")
-_ROLE = re.compile(r"(?!arn:)/?([\x21-\x2e\x30-\x7e]+/)*[\w+=,.@-]{1,64}", re.ASCII)
 _KEY = re.compile(
     r"(arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:)?((key/)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(key/)?mrk-[0-9a-f]+"
     r"|alias/[0-9A-Za-z/_-]{1,250})"
@@ -413,7 +414,7 @@ def _refuse_misfits(source: Document, index: int, document: ClusterDocument, man
 
 def _node_classes(manifests: Path) -> Iterator[tuple[Document, EC2NodeClass]]:
     """EC2NodeClasses, with where they are written."""
-    for document in (each for file in files_of(manifests) for each in read_file(file)):
+    for document in find_documents([manifests]).ours:
         if document.data.get("kind") == "EC2NodeClass":
             node_class, _ = decode(document.data, EC2NodeClass)
             if node_class is not None:
@@ -426,10 +427,10 @@ def _with_role(manifests: Path) -> Iterator[tuple[Document, EC2NodeClass]]:
 
 def _refuse_annotations(manifests: Path, unwelcome: Mapping[str, str]) -> None:
     """Raises InvalidManifests for NodePools with annotations that an optional feature does not bear."""
-    files = files_of(manifests) if unwelcome else ()
+    documents = find_documents([manifests]).ours if unwelcome else ()
     problems = [
         _refusal(document, ("metadata", "annotations", name), reason)
-        for document in (each for file in files for each in read_file(file))
+        for document in documents
         if document.data.get("kind") == "NodePool"
         for name, reason in unwelcome.items()
         if name in ((document.data.get("metadata") or {}).get("annotations") or {})
@@ -441,9 +442,9 @@ def _refuse_annotations(manifests: Path, unwelcome: Mapping[str, str]) -> None:
 def _refuse_roles_that_iam_cannot_have(manifests: Path, cluster: str) -> None:
     """Raises InvalidManifests; the role that the stack makes may be asked for by a name that is longer than IAM's."""
     problems = [
-        _refusal(document, ("spec", "role"), _not_a_role(item.spec.role))
+        _refusal(document, ("spec", "role"), not_a_role(item.spec.role))
         for document, item in _with_role(manifests)
-        if item.spec.role != own_node_role(cluster) and not _ROLE.fullmatch(item.spec.role)
+        if item.spec.role != own_node_role(cluster) and not is_role_name(item.spec.role)
     ]
     if problems:
         raise InvalidManifests(problems)
@@ -673,8 +674,8 @@ def _cluster_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
     yield from _control_plane_problems(cluster)
     if cluster.vpc:
         yield from (("vpc", reason) for reason in _vpc_problems(cluster.vpc))
-    wrong = [role for role in cluster.node_roles if not _ROLE.fullmatch(role)]
-    yield from (("nodeRoles", _not_a_role(role)) for role in wrong if role != own_node_role(cluster.name))
+    wrong = [role for role in cluster.node_roles if not is_role_name(role)]
+    yield from (("nodeRoles", not_a_role(role)) for role in wrong if role != own_node_role(cluster.name))
     yield from _bound_problems(cluster)
     for key in cluster.volume_keys:
         if not _KEY.fullmatch(key):
@@ -753,10 +754,6 @@ def _vpc_problems(vpc: VpcConfig) -> Iterator[str]:
     for wrong in sorted({*vpc.subnets, *vpc.security_groups}):
         if not _NETWORK_ID.fullmatch(wrong):
             yield f"{wrong!r} is not the id of a subnet or security group"
-
-
-def _not_a_role(role: str) -> str:
-    return f"{role!r} is not the name of an IAM role: a name of at most 64 letters, digits and +=,.@_-, without its ARN"
 
 
 def _secret_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:

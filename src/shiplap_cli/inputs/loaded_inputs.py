@@ -19,7 +19,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import Document
-from shiplap.manifests.files.loading import ManifestReport, check_documents, inspect_files
+from shiplap.manifests.files.loading import ManifestReport, check_documents, inspect_files, no_manifest
 from shiplap.manifests.validation.live_objects import check_live_object, live_manifests, own_objects
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -276,11 +276,10 @@ def _manifests_in_cluster(cluster_inputs: ClusterInputs, sources: Sources, *, la
 
 def _manifests_of_files(paths: Sequence[Path], *, tolerate_missing_classes: bool, lax_budgets: bool) -> Manifests:
     """Manifests without problems. With a catalogue file an EC2NodeClass is only a name, so it need not be there."""
-    manifests = _without_problems(
-        inspect_files(paths), tolerate_missing_classes=tolerate_missing_classes, lax_budgets=lax_budgets
-    )
+    report = inspect_files(paths)
+    manifests = _without_problems(report, tolerate_missing_classes=tolerate_missing_classes, lax_budgets=lax_budgets)
     if not manifests.node_pools:
-        raise InvalidInput(", ".join(map(str, paths)), "there is no NodePool among the manifests")
+        raise no_manifest(paths, report, "NodePool")
     return manifests
 
 

@@ -79,7 +79,7 @@ def test_pod_templates_are_read_and_other_core_objects_are_not() -> None:
     objects = [BUFFER, elsewhere, TEMPLATE, config]
     report = check_documents([Document("given", place, 1, "", data) for place, data in enumerate(objects)])
     assert report.problems == ()
-    assert (report.checked, report.skipped) == (3, 1)
+    assert (report.checked, len(report.skipped)) == (3, 1)
     assert [item.metadata.namespace for item in report.manifests.capacity_buffers] == ["batch", "web"]
     assert report.manifests.pod_templates[0].template == TEMPLATE["template"]
     twice = check_documents([Document("given", place, 1, "", data) for place, data in enumerate([BUFFER, BUFFER])])

@@ -96,7 +96,7 @@ def plan(
     The cluster is asked by its kubeconfig context, with lists only, or given as files. With --cluster, an install's
     settings, claims on their way and learned capacity count as well: what its functions would decide now. Exit code 0
     when every pod that does not sleep has a place (with --diff: when NEW leaves out no pod that OLD places), 1 when
-    not, 2 for bad input.
+    not, 2 for bad input. Pods left alone, such as those outside the claim rules, do not count.
 
     Example: shiplap plan --context prod --manifests pools/
 

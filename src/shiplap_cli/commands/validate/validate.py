@@ -11,7 +11,8 @@ import typer
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
-from shiplap.manifests.files.loading import ManifestReport, inspect_files
+from shiplap.manifests.files.loading import ManifestReport, inspect_files, no_manifest
+from shiplap.manifests.files.manifest_folders import SkippedInput, counted_skips
 from shiplap_cli.inputs.manifest_warnings import manifest_warnings
 from shiplap_cli.output import Format, Output, counted, emit, fail
 from shiplap_lab.catalogue import embedded
@@ -41,6 +42,7 @@ class _Answer(msgspec.Struct, frozen=True):
     documents: int
     problems: list[_Problem]
     warnings: list[_Warning]
+    skipped: tuple[SkippedInput, ...]
 
 
 def validate(
@@ -54,17 +56,24 @@ def validate(
 ) -> int:
     """Check manifests: file, line, field, reason of every problem. Exit code 0 when valid, 2 when not.
 
+    Of folders what is ours is checked, and the rest counted: values, charts, other kinds, EKS Auto Mode's manifests.
+    Hidden folders are not looked into. Input without a single manifest is not valid.
+
     Warnings are about what is legal and surely not meant: values that no instance type has, requirements that none
     meets, placeholders. They leave the exit code alone without --strict.
 
     Example: shiplap validate pools/
     """
     report = inspect_files(paths, replacing or ())
+    if not report.checked and not report.problems:
+        report = msgspec.structs.replace(report, problems=(no_manifest(paths, report),))
     if report.problems and not report.checked and output is Format.TABLE:
         raise report.problems[0]
     problems = [_problem_document(problem) for problem in report.problems]
     warnings = manifest_warnings(report.sound, embedded.load()) if report.sound else []
-    answer = _Answer(not problems, report.checked, problems, [_warning_document(warning) for warning in warnings])
+    answer = _Answer(
+        not problems, report.checked, problems, [_warning_document(warning) for warning in warnings], report.skipped
+    )
     emit(answer, output, lambda: _lines(report, warnings))
     if problems:
         there = sum(problem.is_refused_by_api_server for problem in report.problems)
@@ -87,7 +96,7 @@ def _lines(report: ManifestReport, warnings: Sequence[InvalidInput]) -> Text:
     """One line per problem, `file:line: document: field: reason`, as compilers print theirs and editors follow."""
     lines = [*map(str, report.problems), *map(_warning_line, warnings)]
     if not report.problems:
-        skipped = f"; passed over {counted(report.skipped, 'object')} of other kinds" if report.skipped else ""
+        skipped = f"; passed over {counted_skips(report.skipped)}" if report.skipped else ""
         warned = f", {counted(len(warnings), 'warning')}" if warnings else ""
         lines.append(f"{counted(report.checked, 'manifest')} valid{warned}{skipped}")
     return Text("\n".join(lines))

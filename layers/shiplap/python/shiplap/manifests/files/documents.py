@@ -51,7 +51,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """The path itself, or what a folder holds below it, in order of names.
+    """The path itself, or what a folder holds below it, in order of names; hidden folders and files are passed over.
 
     Raises:
         InvalidInput: a folder without manifest files, or one in it that cannot be looked into.
@@ -75,8 +75,9 @@ def _below(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
         raise InvalidInput(str(error.filename), f"cannot be read: {error.strerror or error}") from error
 
-    for place, _, names in os.walk(folder, onerror=refuse):
-        yield from (Path(place, name) for name in names)
+    for place, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = (name for name in folders if not name.startswith("."))
+        yield from (Path(place, name) for name in names if not name.startswith("."))
 
 
 def read_documents(path: Path) -> tuple[Document, ...]:
@@ -97,7 +98,12 @@ def read_file(path: Path) -> tuple[Document, ...]:
         if not text.strip():
             raise InvalidInput("stdin", "is empty; see whether the command before the pipe has failed")
         return read_text("stdin", text)
-    return read_text(str(path), _text_of(str(path), lambda: path.read_text(encoding="utf-8-sig")))
+    return read_text(str(path), text_of(path))
+
+
+def text_of(path: Path) -> str:
+    """The text of a file, which is UTF-8. Raises InvalidInput."""
+    return _text_of(str(path), lambda: path.read_text(encoding="utf-8-sig"))
 
 
 def read_text(source: str, text: str) -> tuple[Document, ...]:

@@ -11,16 +11,24 @@ import msgspec
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.manifests.custom_resources import CapacityBuffer, Manifests, NodePool, PodTemplate
 from shiplap.manifests.decoding import Problem, field_name
-from shiplap.manifests.files.documents import Document, files_of, read_file
+from shiplap.manifests.files.documents import STDIN, Document
+from shiplap.manifests.files.manifest_folders import (
+    FoundDocuments,
+    SkippedInput,
+    counted_skips,
+    find_documents,
+    likely_intention,
+    sort_out,
+)
 from shiplap.manifests.validation import nodepool_rules
 from shiplap.manifests.validation.manifest_check import (
-    MANIFEST_GROUPS,
+    API_VERSIONS,
     Manifest,
     check_object,
-    group_and_version,
-    is_manifest_kind,
     sorted_manifests,
 )
+
+_ANY = f"{', '.join([*API_VERSIONS][:-1])} or {[*API_VERSIONS][-1]}"
 
 
 class FoundManifest(NamedTuple):
@@ -34,14 +42,14 @@ class ManifestReport(msgspec.Struct, frozen=True):
     """The manifests and the problems found in files.
 
     `manifests` holds what could be typed, problems or not; `problems` come in the order of reading; `checked` counts
-    the objects that are or ought to be manifests, `skipped` those of other API groups. `sound` are those without
-    problems, in the order of reading.
+    the objects that are or ought to be manifests, `skipped` are all others. `sound` are those without problems, in the
+    order of reading.
     """
 
     manifests: Manifests
     problems: tuple[InvalidInput, ...]
     checked: int
-    skipped: int
+    skipped: tuple[SkippedInput, ...] = ()
     sound: tuple[FoundManifest, ...] = ()
 
 
@@ -62,33 +70,26 @@ def inspect_files(paths: Iterable[Path], replacing: Iterable[Path] = ()) -> Mani
 
     `replacing` holds the objects as they are in the cluster: some fields of theirs cannot change.
     """
-    documents, problems = _read(paths)
-    former, unread = _read(replacing)
-    report = check_documents(documents, former)
-    return msgspec.structs.replace(report, problems=(*problems, *unread, *report.problems))
+    found, former = find_documents(paths), find_documents(replacing)
+    report = _checked(found, former.ours)
+    return msgspec.structs.replace(report, problems=(*found.problems, *former.problems, *report.problems))
 
 
-def _read(paths: Iterable[Path]) -> tuple[list[Document], list[InvalidInput]]:
-    documents: list[Document] = []
-    problems: list[InvalidInput] = []
-    for path in paths:
-        try:
-            files = files_of(path)
-        except InvalidInput as problem:
-            problems.append(problem)
-            continue
-        for file in files:
-            try:
-                documents += read_file(file)
-            except InvalidInput as problem:
-                problems.append(problem)
-    return documents, problems
+def no_manifest(paths: Iterable[Path], report: ManifestReport, lacks: str = _ANY) -> InvalidInput:
+    """The error for files and folders that hold no manifest at all, or none of a kind: what to do instead."""
+    passed_over = f" (passed over {counted_skips(report.skipped)})" if report.skipped else ""
+    reason = f"there is no {lacks} in it{passed_over}: {likely_intention(report.skipped)}"
+    return InvalidInput(", ".join("stdin" if path == STDIN else str(path) for path in paths), reason)
 
 
 def check_documents(documents: Sequence[Document], replacing: Sequence[Document] = ()) -> ManifestReport:
     """Check objects that were read, each by itself, against the others and against those that they replace."""
-    ours = [document for document in documents if not _is_foreign(document)]
-    former = {document.name: check_object(document.data)[0] for document in replacing if not _is_foreign(document)}
+    return _checked(sort_out(documents), sort_out(replacing).ours)
+
+
+def _checked(given: FoundDocuments, replacing: Sequence[Document]) -> ManifestReport:
+    ours = given.ours
+    former = {document.name: check_object(document.data)[0] for document in replacing}
     refused: list[tuple[Document, Problem]] = []
     wrong: list[tuple[Document, Problem]] = []
     found: list[FoundManifest] = []
@@ -112,16 +113,9 @@ def check_documents(documents: Sequence[Document], replacing: Sequence[Document]
         manifests=sorted_manifests(manifest for _, manifest in found),
         problems=tuple(problem for _, problem in located),
         checked=len(ours),
-        skipped=len(documents) - len(ours),
+        skipped=given.skipped,
         sound=tuple(each for each in found if id(each.document) not in unsound),
     )
-
-
-def _is_foreign(document: Document) -> bool:
-    """An object that other tools read; one that does not say what it is, is not foreign but wrong."""
-    said = all(isinstance(document.data.get(field), str) and document.data[field] for field in ("apiVersion", "kind"))
-    group = group_and_version(document.data)[0]
-    return said and group not in MANIFEST_GROUPS and not is_manifest_kind(group, document.data["kind"])
 
 
 def _transition_problems(manifest: Manifest, before: Manifest | None) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -51,12 +52,31 @@ _KINDS = {
 }
 _FORMER_KINDS = frozenset({"Provisioner", "AWSNodeTemplate", "Machine"})
 """Karpenter's kinds before v1beta1."""
+API_VERSIONS = {name: f"{group}/{kind.version}" for (group, name), kind in _KINDS.items() if group}
+"""How the `apiVersion` of each kind is written, PodTemplate of Kubernetes itself aside."""
+
 MANIFEST_GROUPS = frozenset(group for group, _ in _KINDS if group)
+
+_ALIKE = 0.7
+"""From this likeness on a group is taken for a misspelt one."""
 
 
 def is_manifest_kind(group: str, kind: str) -> bool:
     """True if objects of this kind are manifests."""
     return (group, kind) in _KINDS
+
+
+def intended_api_version(data: Mapping[str, Any]) -> str:
+    """The `apiVersion` that an object of another group was surely meant to have; empty where it may be right."""
+    group, version = group_and_version(data)
+    kind = str(data.get("kind", "")).lower()
+    meant = next((written for name, written in API_VERSIONS.items() if name.lower() == kind), "")
+    of_kind = meant.partition("/")[0]
+    said = group or version
+    if not meant or group == of_kind or not isinstance(data.get("apiVersion"), str):
+        return ""
+    alike = not group or "karpenter" in said or difflib.SequenceMatcher(None, said, of_kind).ratio() >= _ALIKE
+    return meant if alike else ""
 
 
 def check_object(data: Mapping[str, Any]) -> tuple[Manifest | None, list[Problem], list[Problem]]:
@@ -70,6 +90,9 @@ def check_object(data: Mapping[str, Any]) -> tuple[Manifest | None, list[Problem
     group, version = group_and_version(data)
     kind = _KINDS.get((group, data["kind"]))
     if kind is None:
+        if meant := intended_api_version(data):
+            reason = f"{data['apiVersion']!r} has no {data['kind']}; did you mean {meant}?"
+            return None, [(("apiVersion",), reason)], []
         readable = ", ".join(sorted(name for known, name in _KINDS if known == group))
         former = "; bring it to v1 first, `shiplap migrate convert` says how" if data["kind"] in _FORMER_KINDS else ""
         return None, [(("kind",), f"{data['kind']} of {group} is not a manifest; {group} has {readable}{former}")], []

@@ -6,6 +6,7 @@ Karpenter's checks at run time, or only Shiplap refuses them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,6 +25,26 @@ _RESERVED_TAGS = (
     "karpenter.sh/nodeclaim",
     "karpenter.k8s.aws/ec2nodeclass",
 )
+
+
+_ROLE = re.compile(r"(?!arn:)/?([\x21-\x2e\x30-\x7e]+/)*[\w+=,.@-]{1,64}", re.ASCII)
+_MADE_ROLE = "shiplap-node-"
+"""Begins the name by which the role that the stack makes is asked for; with a cluster's it may be longer than IAM's."""
+
+
+def is_role_name(role: str) -> bool:
+    """True if IAM can have a role of this name, with or without a path before it."""
+    return _ROLE.fullmatch(role) is not None
+
+
+def not_a_role(role: str) -> str:
+    """The reason against a role of which `is_role_name` is false."""
+    meant = re.fullmatch(r"arn:[^/]*:role/(.+)", role)
+    hint = f"; write {meant[1]}" if meant is not None and is_role_name(meant[1]) else ""
+    return (
+        f"{role!r} is not the name of an IAM role: a name of at most 64 letters, digits and +=,.@_-, without its ARN"
+        f"{hint}"
+    )
 
 
 def admission_problems(node_class: EC2NodeClass, data: Mapping[str, Any]) -> Iterator[Problem]:
@@ -155,6 +176,13 @@ def _device_problems(device: BlockDevice, path: Path) -> Iterator[Problem]:
         yield (*path, "volumeInitializationRate"), "can be set only together with snapshotID"
 
 
+def _role(node_class: EC2NodeClass) -> Iterator[Problem]:
+    """A variable that other tools fill in later is left to the warnings."""
+    role = node_class.spec.role
+    if role and "${" not in role and not role.startswith(_MADE_ROLE) and not is_role_name(role):
+        yield ("spec", "role"), not_a_role(role)
+
+
 def _volumes(node_class: EC2NodeClass) -> Iterator[Problem]:
     for number, mapping in enumerate(node_class.spec.block_device_mappings):
         device, path = mapping.ebs or BlockDevice(), ("spec", "blockDeviceMappings", number, "ebs")
@@ -194,6 +222,7 @@ def _connection_tracking(node_class: EC2NodeClass) -> Iterator[Problem]:
 _RULES: tuple[Callable[[EC2NodeClass], Iterator[Problem]], ...] = (
     _combined_terms,
     _ids,
+    _role,
     ami_problems,
     _tags,
     kubelet_rules.kubelet_problems,

@@ -1,0 +1,124 @@
+"""Folders as GitOps tools have them: what is Shiplap's is checked, the rest is counted, and nothing is no success."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.commands import Shiplap
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
+
+POOL, CLASS = json.dumps(NODE_POOL), json.dumps(EC2_NODE_CLASS)
+AUTO_MODE_POOL = changed(
+    NODE_POOL,
+    "spec.template.spec.nodeClassRef",
+    {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"},
+)
+BESIDE = {
+    "values.yaml": "replicas: 2\n",
+    "Chart.yaml": "apiVersion: v2\nname: nodes\nversion: 0.1.0\n",
+    "kustomization.yaml": "resources: [pool.yaml]\n",
+    "patches.yaml": "- {op: remove, path: /spec}\n",
+    "stack.yaml": "Resources: {A: !Ref B}\n",
+    "templates/web.yaml": "kind: Deployment\n{{- if .Values.web }}\n{{- end }}\n",
+    "package.json": '{"name": "x"}',
+    ".github/workflow.yaml": "kind: NodePool\n",
+    ".hidden.yaml": "kind: NodePool\n",
+    "app.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n",
+    "other-pool.yaml": "apiVersion: hypershift.openshift.io/v1beta1\nkind: NodePool\nmetadata: {name: a}\n",
+    "auto/class.yaml": "apiVersion: eks.amazonaws.com/v1\nkind: NodeClass\nmetadata: {name: auto}\n",
+    "auto/pool.json": json.dumps(changed(AUTO_MODE_POOL, "metadata.name", "auto")),
+}
+
+
+def written(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return folder
+
+
+def test_what_is_ours_is_checked_and_the_rest_counted(tmp_path: Path, shiplap: Shiplap) -> None:
+    folder = written(tmp_path, {**BESIDE, "pool.json": POOL, "class.json": CLASS})
+    assert shiplap.page("validate", "--strict", folder) == (
+        "2 manifests valid; passed over 2 objects of other kinds, 6 documents without a Kubernetes object, "
+        "1 Helm template, NodeClass/auto, NodePool/auto of EKS Auto Mode"
+    )
+    skipped = shiplap.json("validate", folder)["skipped"]
+    assert {
+        "file": str(folder / "auto/class.yaml"),
+        "line": 1,
+        "document": "NodeClass/auto",
+        "reason": "of EKS Auto Mode",
+    } in skipped
+    assert len(skipped) == 11
+
+
+def test_only_what_is_ours_fails(tmp_path: Path, shiplap: Shiplap) -> None:
+    folder = written(tmp_path, {**BESIDE, "pool.json": json.dumps(changed(NODE_POOL, "spec.weight", 0))})
+    problems = shiplap.json("validate", folder, code=2)["problems"]
+    assert [(problem["document"], problem["field"]) for problem in problems] == [("NodePool/default", "spec.weight")]
+
+
+TEMPLATE = "{{- if .Values.on }}\napiVersion: karpenter.sh/v1\nkind: NodePool\n{{- end }}\n"
+QUOTED = 'apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: "{{ .Values.name }}"}\n'
+LIKELY = {
+    "an empty file": ({"a.yaml": ""}, "it is empty"),
+    "a comment": ({"a.yaml": "# later\n---\n"}, "it is empty"),
+    "no file": ({}, "the folder holds no .yaml"),
+    "another kind": ({"a.yaml": BESIDE["app.yaml"]}, "passed over 1 object of other kinds"),
+    "a misspelt group": ({"a.json": POOL.replace("karpenter.sh", "karpenter.io")}, "did you mean karpenter.sh/v1?"),
+    "no version": ({"a.json": POOL.replace("karpenter.sh/v1", "karpenter.sh")}, "did you mean karpenter.sh/v1?"),
+    "no group": ({"a.json": POOL.replace("karpenter.sh/v1", "v1")}, "did you mean karpenter.sh/v1?"),
+    "the group of NodePools": (
+        {"a.json": CLASS.replace("karpenter.k8s.aws/v1", "karpenter.sh/v1")},
+        "did you mean karpenter.k8s.aws/v1?",
+    ),
+    "a misspelt group of classes": (
+        {"a.json": CLASS.replace("karpenter.k8s.aws", "karpenter.k8s.amazonaws")},
+        "did you mean karpenter.k8s.aws/v1?",
+    ),
+    "a misspelt kind": ({"a.json": POOL.replace('"NodePool"', '"Nodepool"')}, "karpenter.sh has NodeOverlay, NodePool"),
+    "a group and kind misspelt": (
+        {"a.json": POOL.replace("karpenter.sh", "karpenter.io").replace('"NodePool"', '"Nodepool"')},
+        "did you mean karpenter.sh/v1?",
+    ),
+    "EKS Auto Mode": ({"a.json": json.dumps(AUTO_MODE_POOL)}, "EKS Auto Mode launches its nodes itself"),
+    "a chart": ({"Chart.yaml": BESIDE["Chart.yaml"], "templates/pool.yaml": TEMPLATE}, "`helm template CHART"),
+    "a chart's quoted template": ({"Chart.yaml": "name: a\n", "templates/pool.yaml": QUOTED}, "`helm template CHART"),
+    "a chart of other kinds": ({"Chart.yaml": "name: a\n", "values.yaml": "a: 1\n"}, "`helm template CHART"),
+    "a kustomization": ({"kustomization.yaml": BESIDE["kustomization.yaml"]}, "`kubectl kustomize FOLDER"),
+    "settings": ({"shiplap.yaml": "region: eu-west-1\nclusters: []\n"}, "`npx cdk synth` checks shiplap.yaml"),
+    "no kind": ({"a.json": json.dumps({"metadata": {"name": "a"}, "spec": {}})}, "kind: required field is missing"),
+}
+
+
+@pytest.mark.parametrize("strict", [[], ["--strict"]])
+@pytest.mark.parametrize("case", LIKELY)
+def test_input_without_a_sound_manifest_is_no_success(
+    case: str, strict: list[str], tmp_path: Path, shiplap: Shiplap
+) -> None:
+    files, intention = LIKELY[case]
+    answer = shiplap.json("validate", written(tmp_path, files), *strict, code=2)
+    assert intention in "; ".join(f"{problem['field']}: {problem['reason']}" for problem in answer["problems"])
+
+
+@pytest.mark.parametrize("case", LIKELY)
+def test_a_plan_without_a_sound_node_pool_is_refused(case: str, tmp_path: Path, shiplap: Shiplap) -> None:
+    files, _ = LIKELY[case]
+    pods = tmp_path / "pods.json"
+    pods.write_text("{}")
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    for command in ("plan", "disrupt"):
+        assert "manifests" in shiplap.error(command, "-f", pods, "--manifests", written(folder, files))
+
+
+def test_a_role_is_named_without_its_arn(tmp_path: Path, shiplap: Shiplap) -> None:
+    role = changed(EC2_NODE_CLASS, "spec.role", "arn:aws:iam::123456789012:role/nodes/web")
+    (problem,) = shiplap.json("validate", written(tmp_path, {"a.json": json.dumps(role)}), code=2)["problems"]
+    assert problem["field"] == "spec.role"
+    assert problem["reason"].endswith("without its ARN; write nodes/web")
