@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from shiplap.disruption.commands import DisruptionProposal
 from shiplap.disruption.current_prices import node_prices
+from shiplap.drawing import markup
 from shiplap.instances.offerings.node_prices import UNKNOWN_PRICE, Price, total_price
 from shiplap.kubernetes.objects import Node
 from shiplap.scheduling.model.planned_pods import pair
@@ -55,7 +56,17 @@ class Money:
 
 def dollars(price: Price) -> str:
     """`$0.0960`; `~$0.0960` when it is estimated."""
-    return f"{estimate_mark(price)}${price.hourly:.4f}"
+    return markup.dollars(price.hourly, estimated=price.estimated)
+
+
+def monthly(price: Price) -> str:
+    """`$70.08`; `~$70` when it is estimated: the dollars of a month."""
+    return markup.monthly(price.hourly, estimated=price.estimated)
+
+
+def hour_and_month(price: Price) -> str:
+    """`$0.0960/h, $70.08 a month`."""
+    return f"{dollars(price)}/h, {monthly(price)} a month"
 
 
 def dollar_figure(price: Price) -> str:
@@ -69,5 +80,5 @@ def estimate_mark(price: Price) -> str:
 
 
 def hourly_text(price: Price) -> str:
-    """`$0.0960/h`, or that it is not known."""
-    return f"{dollars(price)}/h" if price.known else "its price is not known"
+    """`$0.0960/h, $70.08 a month`, or that it is not known."""
+    return hour_and_month(price) if price.known else "its price is not known"

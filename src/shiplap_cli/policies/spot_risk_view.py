@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from shiplap.policies.spot_risk.risk_rates import MONTH_HOURS
+from shiplap.instances.offerings.node_prices import MONTH_HOURS
 from shiplap.scheduling.model.scheduling_plan import OfferingRisk, PlannedClaim, RiskOfLaunch
 from shiplap_cli.policy_views import PolicyView, Unread
 

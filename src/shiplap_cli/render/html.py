@@ -47,13 +47,14 @@ _MOST_ROWS = 200
 
 
 class PageNotes(msgspec.Struct, frozen=True):
-    """The notes of a page beside its subject: the Region of its prices, what could not be seen (a line each), and the
-    label by whose values costs are shared out; each may be empty.
+    """The notes of a page beside its subject: the Region of its prices, what could not be seen (a line each), the label
+    by whose values costs are shared out, and a paragraph about the costs of a month; each may be empty.
     """
 
     region: str = ""
     missing: tuple[str, ...] = ()
     cost_label: str = ""
+    month: str = ""
 
 
 _NO_NOTES = PageNotes()
@@ -84,6 +85,7 @@ def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None,
     )
     body = [
         missing_list(notes.missing),
+        f"<p>{markup.text(notes.month)}</p>" if notes.month else "",
         totals(after, before),
         bound_note(after),
         "<h2>The nodes once it is done</h2>",

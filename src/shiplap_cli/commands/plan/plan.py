@@ -19,7 +19,8 @@ from shiplap.scheduling.model.scheduling_plan import Plan, is_asleep
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan as decide
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays
-from shiplap_cli.inputs.disruption_inputs import rehearsed_nodes
+from shiplap_cli.commands.plan.monthly_costs import MOST_NODES, MonthlyCosts, consolidation_of, monthly_costs
+from shiplap_cli.inputs.disruption_inputs import disruption_snapshot, rehearsed_nodes
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs, load_inputs_per_manifests
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollar_figure
@@ -126,23 +127,39 @@ def plan(
         answer["rejectedOverlays"] = rejected
     answer |= policy_documents(snapshot, rehearsed)
     totals = totals_of(inputs.snapshot, decided, money, from_scratch=from_scratch)
-    if totals.priced or inputs.live:
-        answer["totals"] = msgspec.to_builtins(totals)
+    month = _month(inputs, decided, totals, money, from_scratch=from_scratch)
+    if month is not None:
+        answer |= {"totals": msgspec.to_builtins(totals), "monthlyCosts": msgspec.to_builtins(month)}
     if html is not None:
-        notes = PageNotes(inputs.region, caveat_texts(inputs), cost_label)
+        notes = PageNotes(inputs.region, caveat_texts(inputs), cost_label, month.text if month is not None else "")
         write_page(html, plan_report(snapshot, decided, inputs.snapshot, notes))
 
     def page() -> RenderableType:
         made = plan_page(snapshot, decided, solve_s, money, rejected, details=details)
-        return _page(inputs, Group(made, *plan_lines(snapshot, decided)), totals, rehearsed)
+        costs = [totals.text, Text(), Text(month.text)] if month is not None else []
+        return Group(
+            made,
+            *plan_lines(snapshot, decided),
+            *costs,
+            *policy_lines(inputs.snapshot, rehearsed),
+            *caveat_lines(inputs),
+        )
 
     emit(answer, output, page)
     return 0 if all(map(is_asleep, decided.unschedulable)) else 1
 
 
-def _page(inputs: LoadedInputs, page: RenderableType, totals: Totals, rehearsed: Sequence[str]) -> RenderableType:
-    after = [totals.text] if totals.priced or inputs.live else []
-    return Group(page, *after, *policy_lines(inputs.snapshot, rehearsed), *caveat_lines(inputs))
+def _month(
+    inputs: LoadedInputs, decided: Plan, totals: Totals, money: Money, *, from_scratch: bool
+) -> MonthlyCosts | None:
+    """The costs of a month; None of files without a node that has a price. Raises InvalidInput as `decide`."""
+    if not totals.priced and not inputs.live:
+        return None
+    snapshot, consolidation = inputs.snapshot, None
+    if not from_scratch and len(snapshot.view.nodes) <= MOST_NODES:
+        with progress(f"consolidating {counted(totals.now.nodes, 'node')}"):
+            consolidation = consolidation_of(disruption_snapshot(inputs))
+    return monthly_costs(snapshot, decided, totals, money, consolidation)
 
 
 def _on_arm(inputs: LoadedInputs, workloads: Sequence[str], output: Format) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from shiplap.instances.offerings.node_prices import MONTH_HOURS
+
 NOTHING = "\N{EN DASH}"
 """Stands for a missing number."""
 
@@ -46,6 +48,15 @@ def memory(amount_bytes: int) -> str:
 def dollars(hourly: float, *, estimated: bool = False) -> str:
     """`$0.0042`, `$12.3000`, as tables on the terminal have them; `~$0.0042` when it is estimated."""
     return f"{'~' if estimated else ''}${hourly:,.4f}"
+
+
+def monthly(hourly: float, *, estimated: bool = False) -> str:
+    """A month at this price: `$1,235`, below 100 dollars `$70.08`; `~$1,200`, with two digits, when it is estimated."""
+    month = hourly * MONTH_HOURS
+    if not estimated:
+        return f"${month:,.2f}" if month < 100 else f"${month:,.0f}"
+    rounded = float(f"{month:.2g}")
+    return f"~${rounded:,.0f}" if rounded >= 10 or rounded < 0.01 else f"~${rounded:g}"
 
 
 def percent(part: float, whole: float) -> str:

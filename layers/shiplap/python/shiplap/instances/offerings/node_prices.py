@@ -12,6 +12,9 @@ from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimPlan, NodeClaim
 
+MONTH_HOURS = 730.0
+"""Hours of the mean month, as AWS counts them."""
+
 _COMPUTE_TYPE = "eks.amazonaws.com/compute-type"
 _NOT_INSTANCES = frozenset({"fargate", "hybrid"})
 """Nodes of EKS that are billed otherwise than by instance type."""
@@ -34,6 +37,11 @@ class Price(msgspec.Struct, frozen=True):
     def known(self) -> bool:
         """True if there is a price."""
         return self.hourly > 0
+
+    @property
+    def monthly(self) -> float:
+        """USD of a month at this price."""
+        return self.hourly * MONTH_HOURS
 
 
 UNKNOWN_PRICE = Price()
@@ -121,6 +129,14 @@ def offerings_by_type(*catalogs: Iterable[InstanceType]) -> OfferingsByType:
         for offering in instance_type.offerings:
             known.setdefault((offering.zone, offering.capacity_type, offering.reservation_id), offering)
     return {name: tuple(known.values()) for name, known in by_type.items()}
+
+
+def billed_as(node: Node) -> str:
+    """The instance type that a node's labels name, or the kind of node of one that is no instance; may be empty."""
+    compute_type = node.metadata.labels.get(_COMPUTE_TYPE, "")
+    return (
+        compute_type if compute_type in _NOT_INSTANCES else labels.value_of(node.metadata.labels, labels.INSTANCE_TYPE)
+    )
 
 
 def capacity_type_of(node: Node) -> str:

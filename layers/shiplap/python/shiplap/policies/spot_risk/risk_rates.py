@@ -18,9 +18,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
+from shiplap.instances.offerings.node_prices import MONTH_HOURS
 from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence, day_part, family_of_type
-
-MONTH_HOURS = 730.0
 
 PRIOR_RATE = 0.05 / MONTH_HOURS
 """Interruptions per node-hour without any evidence: AWS says that less than 5 % of spot instances are interrupted."""
