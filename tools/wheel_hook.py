@@ -1,4 +1,4 @@
-"""Adds to the wheel what its code finds by `shiplap_cdk.shipped_files`: the functions, the locks of the layers, RBAC.
+"""Adds to the wheel what its code finds by `shiplap_cdk.shipped_files`: the functions, locks of layers and CDK, RBAC.
 
 The commit is written at build time. A wheel that is built from an sdist has the sdist's.
 """
@@ -13,7 +13,13 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SHIPPED = ("functions/*/handler.py", "requirements/lambda.txt", "docs/rbac*.yaml", "docs/kustomization.yaml")
+SHIPPED = (
+    "functions/*/handler.py",
+    "requirements/lambda.txt",
+    "docs/rbac*.yaml",
+    "docs/kustomization.yaml",
+    "package*.json",
+)
 COMMIT = "commit.txt"
 
 

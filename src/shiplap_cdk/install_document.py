@@ -33,7 +33,7 @@ from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.manifests.validation.nodeclass_rules import is_role_name, not_a_role
 from shiplap.policies.policy_settings import chosen
-from shiplap.regions import exists, partition_of
+from shiplap.regions import exists, nearest, partition_of
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSettings, Settings
 from shiplap_cdk.policy_document import PolicyDocument, documents
 from shiplap_cdk.region_differences import Feature, gap
@@ -347,9 +347,7 @@ def read(path: Path) -> InstallConfig:
         InvalidManifests: it, or a manifest it refers to, says something wrong; holds all problems of that file.
     """
     if not path.exists():
-        wanted = (
-            "write it as docs/how-to/deployment.md shows, or name another (--settings, or `npx cdk -c settings=PATH`)"
-        )
+        wanted = "`shiplap init` writes a first one; or name another (--settings, or `npx cdk -c settings=PATH`)"
         raise InvalidInput(str(path), f"does not exist; {wanted}")
     documents = read_documents(path)
     if len(documents) != 1:
@@ -532,8 +530,9 @@ def _region_problems(install: InstallDocument) -> Iterator[Problem]:
     """Of the Region itself, and of what it lacks and the file asks for."""
     region = install.region
     if not exists(region):
-        reason = "is not a Region, for example eu-west-1; if AWS has opened it since, install a newer botocore"
-        yield ("region",), f"{region!r} {reason} than {botocore.__version__}"
+        near = f"the nearest are {', '.join(names)}" if (names := nearest(region)) else "for example eu-west-1"
+        newer = f"if AWS has opened it since, install a newer botocore than {botocore.__version__}"
+        yield ("region",), f"{region!r} is not a Region, {near}; {newer}"
         return
     asked: tuple[tuple[Where, bool, Feature], ...] = (
         (("snapStart",), install.snap_start, Feature.SNAP_START),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _IN_WHEEL = Path(__file__).resolve().parent / "shipped"
@@ -17,3 +18,16 @@ def is_installed() -> bool:
 def shipped(name: str) -> Path:
     """A file or folder by its path in the checkout; the build hook lists what there is."""
     return (_IN_WHEEL if is_installed() else CHECKOUT) / name
+
+
+def at_hand(name: str) -> str:
+    """The path of a shipped file for a command line: short if this folder has it as it is shipped, else in full."""
+    here = Path(name)
+    return name if here.is_file() and here.read_bytes() == shipped(name).read_bytes() else str(shipped(name))
+
+
+def work_folder(name: str) -> Path:
+    """A folder for what is made and kept: below the checkout, or else in the user's folder for caches."""
+    if not is_installed():
+        return CHECKOUT / "build" / name
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shiplap" / name

@@ -18,4 +18,4 @@ class CommandEntry(msgspec.Struct, frozen=True):
     function: str = ""
     inner: Mapping[str, CommandEntry] = {}
     asks_aws: bool = True
-    wheel_extra: str = "dev"
+    wheel_extra: str = "lab"

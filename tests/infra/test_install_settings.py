@@ -365,7 +365,7 @@ def test_more_than_one_document(folder: Path) -> None:
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"does not exist; write it as docs/how-to/deployment\.md shows"):
+    with pytest.raises(InvalidInput, match=r"does not exist; `shiplap init` writes a first one"):
         read(tmp_path / "shiplap.yaml")
 
 

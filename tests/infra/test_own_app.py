@@ -51,7 +51,9 @@ def test_the_documented_app_synthesises(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     template = json.loads((tmp_path / "cdk.out" / "Platform.template.json").read_text())
     made = [item["Properties"] for item in template["Resources"].values() if item["Type"] == "AWS::Lambda::Function"]
-    assert {item["FunctionName"] for item in made} >= {"shiplap-schedule", "shiplap-lifecycle", "shiplap-interrupt"}
+    memory = {item["FunctionName"]: item["MemorySize"] for item in made}
+    assert memory.keys() >= {"shiplap-schedule", "shiplap-lifecycle", "shiplap-interrupt"}
+    assert [name for name, mib in memory.items() if mib == 3008] == ["shiplap-schedule"]
     assert "PendingPodsBus" in template["Outputs"]
 
 

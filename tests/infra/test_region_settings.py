@@ -57,6 +57,7 @@ def test_a_region_that_does_not_exist_is_refused_in_one_line(region: str, tmp_pa
 
     assert line.startswith(f"{tmp_path}/shiplap.yaml:1: region: {region!r} is not a Region")
     assert botocore.__version__ in line
+    assert ", the nearest are eu-west-1, eu-west-2, eu-west-3; " in line or region != "eu-west-9"
     assert "\n" not in line
 
 

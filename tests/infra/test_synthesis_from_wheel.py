@@ -113,3 +113,29 @@ def test_the_wheel_says_its_version_and_commit_and_has_all_that_its_commands_rea
 
     assert f" ({head.stdout.strip()}" in environment.run(shiplap, "--version")
     assert "--rbac" in environment.run(shiplap, "doctor", "--help")
+
+
+def test_beside_settings_written_by_hand_init_writes_an_app_that_synthesises_and_a_template_needs_none(
+    environment: Environment,
+) -> None:
+    shiplap, folder = environment.python.with_name("shiplap"), environment.folder / "by-hand"
+    folder.mkdir()
+    settings = folder / "shiplap.yaml"
+    settings.write_text("region: eu-west-1\nclusters: [{name: prod, manifests: cluster, nodeRoles: [nodes]}]\n")
+    environment.run(shiplap, "install", "template", "--settings", settings, "--to", folder / "template")
+    assert (folder / "template" / "rbac.yaml").exists()
+
+    environment.run(shiplap, "init", "--to", folder)
+    app = json.loads((folder / "cdk.json").read_text())["app"].split()
+    assert app[0] == "python"
+    context = json.dumps({"settings": str(settings)})
+    environment.run(environment.python, *app[1:], CDK_OUTDIR=str(folder / "cdk.out"), CDK_CONTEXT_JSON=context)
+    assert list((folder / "cdk.out").glob("Shiplap.template.json"))
+    for name in ("rbac.yaml", "rbac-cluster-manifests.yaml"):
+        assert (folder / "docs" / name).read_text() == (ROOT / "docs" / name).read_text()
+
+
+def test_the_wheel_has_the_locks_by_which_npm_installs_the_cdks_command_line(environment: Environment) -> None:
+    said = "from shiplap_cdk.shipped_files import shipped; print(shipped('package-lock.json').read_text())"
+    locked = json.loads(environment.run(environment.python, "-I", "-c", said))
+    assert locked["packages"]["node_modules/aws-cdk"]["integrity"].startswith("sha512-")

@@ -122,6 +122,118 @@ def test_from_the_wheel_it_writes_the_cdks_app_and_rbac_and_leaves_what_is_there
     assert f"wrote {tmp_path / 'docs' / 'rbac.yaml'}" not in page
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_beside_a_shiplap_yaml_written_by_hand_it_writes_what_is_missing_and_asks_nobody(
+    shiplap: Shiplap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    monkeypatch.setattr(module, "is_installed", lambda: installed)
+    monkeypatch.setattr(module, "look_around", None)
+    by_hand = "region: eu-west-1\nclusters: [{name: prod, manifests: cluster, nodeRoles: [nodes]}]\n"
+    (tmp_path / "shiplap.yaml").write_text(by_hand)
+    told = shiplap.json("init", "--to", tmp_path)
+
+    assert (tmp_path / "shiplap.yaml").read_text() == by_hand
+    names = {"cdk.json", "docs/kustomization.yaml", "docs/rbac-cluster-manifests.yaml", "docs/rbac.yaml"}
+    assert set(told["files"]) == ({str(tmp_path / name) for name in names} if installed else set())
+    assert all(Path(name).exists() for name in told["files"])
+    assert told["surroundings"] is None
+    assert shiplap("init", "--to", tmp_path).splitlines()[:2] == ["shiplap.yaml is there and stays as it is", "next:"]
+
+
+def test_a_mistake_in_the_shiplap_yaml_that_is_there_is_told_and_nothing_is_written(
+    shiplap: Shiplap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "is_installed", lambda: True)
+    (tmp_path / "shiplap.yaml").write_text("region: eu-west-9\nclusters: [{name: a, manifests: cluster}]\n")
+    assert "shiplap.yaml:1: region: 'eu-west-9' is not a Region" in shiplap.error("init", "--to", tmp_path)
+    assert not (tmp_path / "cdk.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "vpc", "selected", "architectures"),
+    [
+        ((), None, {"tags": {"karpenter.sh/discovery": "prod"}}, ["amd64"]),
+        (
+            (
+                "--endpoint",
+                "private",
+                "--subnets",
+                "subnet-0000000b,subnet-0000000a",
+                "--security-group",
+                "sg-0000000a",
+            ),
+            {"subnets": ["subnet-0000000a", "subnet-0000000b"], "securityGroups": ["sg-0000000a"]},
+            {"id": "subnet-0000000a"},
+            ["amd64"],
+        ),
+        (
+            ("--subnets", "subnet-0000000a", "--arch", "arm64,amd64"),
+            None,
+            {"id": "subnet-0000000a"},
+            ["amd64", "arm64"],
+        ),
+    ],
+)
+def test_without_credentials_options_tell_about_the_cluster(
+    shiplap: Shiplap,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    vpc: dict[str, Any] | None,
+    selected: dict[str, Any],
+    architectures: list[str],
+) -> None:
+    monkeypatch.setattr(module, "look_around", None)
+    page = shiplap("init", "--no-aws", "--cluster", "prod", "--region", REGION, "--to", tmp_path, *options)
+
+    (cluster,) = yaml.safe_load((tmp_path / "shiplap.yaml").read_text())["clusters"]
+    assert cluster.get("vpc") == vpc
+    node_class, pool = yaml.safe_load_all((tmp_path / "manifests/prod/nodes.yaml").read_text())
+    assert node_class["spec"]["subnetSelectorTerms"][0] == selected
+    rules = {item["key"]: item["values"] for item in pool["spec"]["template"]["spec"]["requirements"]}
+    assert rules["kubernetes.io/arch"] == architectures
+    assert page.startswith("prod in eu-west-1, as told\n")
+    assert "note: AWS was not asked" in page
+    assert ("nodes go into subnets with the tag karpenter.sh/discovery=prod" in page) == (not options)
+    assert read(tmp_path / "shiplap.yaml")
+    shiplap("validate", "--strict", tmp_path / "manifests")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--no-aws --region eu-west-1", "--cluster: is missing"),
+        ("--no-aws --region eu-west-1 --cluster a/b", "--cluster: 'a/b' is no name of an EKS cluster"),
+        ("--no-aws --cluster a", "--region: is missing"),
+        (
+            "--no-aws --cluster a --region eu-west-9",
+            "--region: 'eu-west-9' is not a Region; the nearest are eu-west-1,",
+        ),
+        ("--no-aws --cluster a --region mars", "--region: 'mars' is not a Region"),
+        ("--no-aws --cluster a --region eu-west-1 --endpoint private", "--subnets: is missing"),
+        (
+            "--no-aws --cluster a --region eu-west-1 --endpoint private --subnets subnet-00000001",
+            "--security-group: is missing",
+        ),
+        ("--no-aws --cluster a --region eu-west-1 --subnets sg-1", "--subnets: 'sg-1' is no id such as subnet-0"),
+        (
+            "--no-aws --cluster a --region eu-west-1 --security-group sg-00000001,sg-00000002",
+            "--security-group: names several",
+        ),
+        ("--no-aws --cluster a --region eu-west-1 --arch x86", "--arch: 'x86' is neither amd64 nor arm64"),
+        ("--no-aws --cluster a --region eu-west-1 --arch ,", "--arch: names nothing"),
+        ("--cluster a --region eu-west-1 --subnets subnet-00000001", "--subnets: is asked of AWS: give --no-aws"),
+        ("--endpoint private", "--endpoint: is asked of AWS"),
+        ("--arch arm64", "--arch: is asked of AWS"),
+    ],
+)
+def test_options_that_tell_nothing_are_refused_and_nothing_is_written(
+    shiplap: Shiplap, tmp_path: Path, options: str, said: str
+) -> None:
+    assert said in shiplap.error("init", "--to", tmp_path, *options.split())
+    assert not list(tmp_path.iterdir())
+
+
 def test_it_writes_what_fits_the_only_cluster(aws: None, shiplap: Shiplap, tmp_path: Path) -> None:
     subnets = make_cluster()
     page = shiplap("init", "--region", REGION, "--to", tmp_path)

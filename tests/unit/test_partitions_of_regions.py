@@ -38,6 +38,21 @@ def test_what_is_no_region_does_not_exist(name: str) -> None:
     assert not regions.exists(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("eu-west-9", ("eu-west-1", "eu-west-2", "eu-west-3")),
+        ("EU-WEST-1", ("eu-west-1",)),
+        ("us-gov-east-7", ("us-gov-east-1", "us-gov-west-1")),
+        ("aws-global", ()),
+        ("nowhere", ()),
+        ("", ()),
+    ],
+)
+def test_the_nearest_names_are_told_of_what_is_no_region(name: str, near: tuple[str, ...]) -> None:
+    assert regions.nearest(name)[: len(near) or None] == near
+
+
 def test_a_region_that_is_newer_than_botocore_is_placed_by_its_name() -> None:
     assert regions.partition_of("cn-south-9") == "aws-cn"
     assert regions.dns_suffix("cn-south-9") == "amazonaws.com.cn"

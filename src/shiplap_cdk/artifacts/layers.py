@@ -32,17 +32,9 @@ import shiplap
 from shiplap.errors import ShiplapError
 from shiplap.settings import Settings
 from shiplap_cdk.artifacts import library_source, service_models
-from shiplap_cdk.shipped_files import CHECKOUT, is_installed, shipped
+from shiplap_cdk.shipped_files import shipped, work_folder
 
-
-def _cache() -> Path:
-    """Return the folder that keeps layers: below the checkout, or else in the user's folder for caches."""
-    if not is_installed():
-        return CHECKOUT / "build" / "layers"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shiplap" / "layers"
-
-
-BUILD = _cache()
+BUILD = work_folder("layers")
 REQUIREMENTS = shipped("requirements/lambda.txt")
 LIBRARY = Path(shiplap.__file__).resolve().parent
 

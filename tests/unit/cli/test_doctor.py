@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -453,6 +454,18 @@ def test_rights_that_a_cluster_does_not_grant_are_named(aws: Aws) -> None:
     (item,) = [item for item in found(aws, reviews("patch nodes", "create pods/eviction")) if item.verdict != "ok"]
     assert item.says == "the group shiplap may not create pods/eviction, patch nodes"
     assert "kubectl apply -f docs/rbac.yaml" in item.fix
+
+
+@pytest.mark.parametrize("there", ["", "# of an earlier version"])
+def test_the_manifest_to_apply_is_one_that_the_machine_has_and_of_this_version(
+    aws: Aws, there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if there:
+        (tmp_path / "docs").mkdir()
+        (tmp_path / "docs" / "rbac.yaml").write_text(there)
+    (item,) = [item for item in found(aws, reviews("patch nodes")) if item.verdict != "ok"]
+    assert Path(item.fix.rpartition(" -f ")[2]).read_bytes() == RBAC.read_bytes()
 
 
 def test_the_functions_group_is_asked_for_and_with_as_self_whoever_asks(aws: Aws) -> None:

@@ -473,3 +473,10 @@ def test_the_command_looks_at_the_account_of_shiplap_yaml(
     assert code == 1, said
     assert regions == ["eu-west-1"]
     assert "--source-group sg-00000001" in " ".join(said.split()), "the group of shiplap.yaml"
+
+
+def test_a_folder_in_which_the_cdk_finds_no_app_is_named(tmp_path: Path) -> None:
+    (result,) = prerequisites.app(tmp_path)
+    assert (str(result.verdict), result.fix) == ("warning", "`shiplap init` writes it")
+    (tmp_path / "cdk.json").write_text("{}")
+    assert list(prerequisites.app(tmp_path)) == []

@@ -6,6 +6,7 @@ botocore itself places Regions by the same data, `partitions.json`. A copy of an
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from functools import cache
 
 import msgspec
@@ -39,6 +40,13 @@ def dns_suffix(region: str) -> str:
 def exists(region: str) -> bool:
     """True if botocore knows the Region."""
     return region in _place(region).regions and not region.endswith("-global")
+
+
+def nearest(name: str) -> tuple[str, ...]:
+    """At most three Regions whose names are like `name`, sorted; none if no name is."""
+    known = sorted(region for each in _partitions() for region in each.regions if exists(region))
+    wanted = name.lower()
+    return (wanted,) if wanted in known else tuple(sorted(get_close_matches(wanted, known, 3, 0.7)))
 
 
 @cache

@@ -14,6 +14,7 @@ from shiplap.instances.catalog.ami_families import FAMILIES
 from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
+from shiplap_cdk.shipped_files import at_hand
 from shiplap_cdk.stack_values import log_group_of
 from shiplap_cli.commands.doctor import fixes
 from shiplap_cli.commands.doctor.check_results import (
@@ -311,7 +312,7 @@ def rbac(ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bo
     missing = [right for right in rights if not _is_allowed(ask, right, myself=myself)]
     if missing:
         of_manifests = any(right.group.startswith("karpenter.") for right in missing)
-        file = f"docs/{LIVE_RBAC}" if of_manifests else "docs/rbac.yaml"
+        file = at_hand(f"docs/{LIVE_RBAC}" if of_manifests else "docs/rbac.yaml")
         says = f"the group {GROUP} may not {summary([*map(str, missing)])}"
         yield report.failed(cluster, says, fixes.grant_rights(file))
     else:

@@ -75,10 +75,12 @@ def doctor(
 
 def _checks_before_deploy(settings: Path) -> Iterable[Any]:
     """Every check before there is a stack. Raises InvalidInput, InvalidManifests."""
-    from shiplap_cli.commands.doctor.prerequisites import prerequisite_checks, read_planned_install  # noqa: PLC0415
+    from shiplap_cli.commands.doctor.check_results import Check  # noqa: PLC0415
+    from shiplap_cli.commands.doctor.prerequisites import app, prerequisite_checks, read_planned_install  # noqa: PLC0415
 
     plan = read_planned_install(settings)
-    return prerequisite_checks(clients(plan.region), plan, time.time())
+    yield Check("app", lambda: app(Path()))
+    yield from prerequisite_checks(clients(plan.region), plan, time.time())
 
 
 def install_checks(

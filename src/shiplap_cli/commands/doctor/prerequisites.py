@@ -175,6 +175,13 @@ def prerequisite_checks(client: Client, plan: PlannedInstall, now: float) -> Ite
             yield Check("audit log", partial(audit_log, client, plan.name, cluster))
 
 
+def app(folder: Path) -> Iterator[CheckResult]:
+    """Check that the CDK's command line finds an app in the folder that it is started in; a template needs none."""
+    if not (folder / "cdk.json").exists():
+        says = "this folder has no cdk.json, so that `npx cdk` would answer `--app is required`"
+        yield CheckReporter("app").warning("cdk.json", says, by_hand("`shiplap init` writes it"))
+
+
 def credentials(client: Client, plan: PlannedInstall, now: float) -> Iterator[CheckResult]:
     """Check the caller's identity and account, and that this machine's clock is AWS's."""
     yield from account_checks.caller(client, plan.region, now, plan.account)

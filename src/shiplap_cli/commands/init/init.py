@@ -10,20 +10,25 @@ import typer
 from rich.text import Text
 
 from shiplap.errors import AwsError, InvalidInput
+from shiplap_cdk.install_document import read
 from shiplap_cdk.shipped_files import is_installed, shipped
-from shiplap_cli.commands.init.install_files import Choices, InstallFile, first_install
+from shiplap_cli.commands.init.install_files import NEXT, SETTINGS, Choices, InstallFile, first_install
 from shiplap_cli.commands.init.surroundings import Client, ClusterSurroundings, clusters_of, look_around
+from shiplap_cli.commands.init.told_surroundings import EndpointKind, told_surroundings
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import aws_client
-from shiplap_cli.output import Format, Output, Printed, ask, emit, progress, somebody_answers, yaml_text
+from shiplap_cli.output import FURTHER, Format, Output, Printed, ask, emit, progress, somebody_answers, yaml_text
 
 _CAPACITY_TYPES = ("on-demand", "spot")
 
 
 class InitDocument(Printed, frozen=True):
-    """The output of the command: the cluster as it was found, and what was made of it."""
+    """The output of the command: the cluster as it was found, and what was made of it.
 
-    surroundings: ClusterSurroundings
+    `surroundings` is null where shiplap.yaml was there and only what it needs beside it was written.
+    """
+
+    surroundings: ClusterSurroundings | None
     files: tuple[str, ...]
     remarks: tuple[str, ...]
     commands: tuple[str, ...]
@@ -45,6 +50,36 @@ def init(
         bool,
         typer.Option("--beside", help="Another autoscaler answers the same pods: leave all but chosen ones to it."),
     ] = False,
+    aws: Annotated[
+        bool,
+        typer.Option("--aws/--no-aws", help="Ask AWS about the cluster; without, the options of networks tell."),
+    ] = True,
+    endpoint: Annotated[
+        EndpointKind,
+        typer.Option(
+            "--endpoint", help="With --no-aws: from where the cluster's endpoint is reached.", rich_help_panel=FURTHER
+        ),
+    ] = EndpointKind.PUBLIC,
+    subnets: Annotated[
+        str,
+        typer.Option(
+            "--subnets",
+            help="With --no-aws: private subnets, by commas; those with a tag without.",
+            rich_help_panel=FURTHER,
+        ),
+    ] = "",
+    security_group: Annotated[
+        str,
+        typer.Option(
+            "--security-group", help="With --no-aws: the cluster's; those with a tag without.", rich_help_panel=FURTHER
+        ),
+    ] = "",
+    arch: Annotated[
+        str,
+        typer.Option(
+            "--arch", help="With --no-aws: what images are built for: amd64, arm64 or both.", rich_help_panel=FURTHER
+        ),
+    ] = "amd64",
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
     output: Output = Format.TABLE,
 ) -> int:
@@ -53,23 +88,46 @@ def init(
     It changes nothing in the account or the cluster. It looks at the endpoint, the authentication mode, networks, node
     groups, and at instances and groups of other autoscalers. Exit code 2 for a question that could not be asked.
 
+    With --no-aws it needs no credentials. Where shiplap.yaml is there, it writes only what that needs beside it and
+    asks nothing: cdk.json, and the RBAC manifests in docs.
+
     Example: shiplap init --cluster production --region eu-west-1
+
+    Example: shiplap init --no-aws --cluster production --region eu-west-1 --subnets subnet-0a1b2c3d,subnet-1a1b2c3d
     """
+    told = {"--endpoint": endpoint is EndpointKind.PRIVATE, "--subnets": subnets, "--security-group": security_group}
+    told["--arch"] = arch != "amd64"
+    if aws and (odd := [name for name, value in told.items() if value]):
+        raise InvalidInput(odd[0], "is asked of AWS: give --no-aws to tell it yourself")
+    if (to / SETTINGS).exists() and not (cluster or region or force or not aws):
+        return _complete(to, output)
     choices = Choices(
         capacity_types=_read_capacity_types(capacity_types),
         node_role=node_role,
         cpu_limit=cpu_limit,
         is_beside_another=beside,
     )
-    found = _surroundings(cluster, region)
+    given = told_surroundings(cluster, region, endpoint, subnets, security_group, arch) if not aws else None
+    found = given or _surroundings(cluster, region)
     made = first_install(found, choices)
     _write(to, made.files, force=force)
     files = [file.path for file in made.files] + (_write_deployment(to) if is_installed() else [])
-    document = InitDocument(found, tuple(str(to / path) for path in files), made.remarks, made.commands)
+    remarks = made.remarks if aws or beside else (*made.remarks, _UNASKED)
+    document = InitDocument(found, tuple(str(to / path) for path in files), remarks, made.commands)
     emit(document, output, lambda: _view(document))
     return 0
 
 
+def _complete(folder: Path, output: Format) -> int:
+    """Raises InvalidInput, InvalidManifests: what is wrong with shiplap.yaml is said before anything is written."""
+    read(folder / SETTINGS)
+    written = _write_deployment(folder) if is_installed() else []
+    document = InitDocument(None, tuple(str(folder / path) for path in written), (), NEXT)
+    emit(document, output, lambda: _view(document))
+    return 0
+
+
+_UNASKED = "AWS was not asked: give --beside where another autoscaler launches nodes for this cluster"
 _DEPLOYMENT = ("docs/kustomization.yaml", "docs/rbac-cluster-manifests.yaml", "docs/rbac.yaml")
 _APP = """{
   "app": "python -m shiplap_cdk",
@@ -157,14 +215,19 @@ def _write(folder: Path, files: Sequence[InstallFile], *, force: bool) -> None:
 
 
 def _view(document: InitDocument) -> Text:
-    found = document.surroundings
-    groups = ", ".join(group.name for group in found.node_groups) or "none"
-    endpoint = "public" if found.is_open else "private" if not found.is_public else "public for some"
     lines = [
-        f"{found.cluster} in {found.region}: endpoint {endpoint}, node groups {groups}",
+        _seen(document.surroundings) if document.surroundings else f"{SETTINGS} is there and stays as it is",
         *(f"wrote {path}" for path in document.files),
         *(f"note: {remark}" for remark in document.remarks),
         "next:",
         *(f"  {command}" for command in document.commands),
     ]
     return Text("\n".join(lines))
+
+
+def _seen(found: ClusterSurroundings) -> str:
+    if not found.status:
+        return f"{found.cluster} in {found.region}, as told"
+    groups = ", ".join(group.name for group in found.node_groups) or "none"
+    endpoint = "public" if found.is_open else "private" if not found.is_public else "public for some"
+    return f"{found.cluster} in {found.region}: endpoint {endpoint}, node groups {groups}"

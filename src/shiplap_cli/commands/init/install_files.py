@@ -11,6 +11,8 @@ from shiplap_cli.commands.init.surroundings import DISCOVERY_TAG, ClusterSurroun
 from shiplap_cli.commands.migrate.migration_findings import MIGRATION_TAINT
 
 SETTINGS = "shiplap.yaml"
+NEXT = ("shiplap doctor --before-deploy", "npx cdk deploy", "kubectl apply -f docs/rbac.yaml")
+"""The commands after `shiplap init`, in order."""
 _MOST_SUBNETS = 16
 """What Lambda takes of a VPC."""
 
@@ -50,7 +52,7 @@ def first_install(found: ClusterSurroundings, choices: Choices) -> FirstInstall:
     return FirstInstall(
         (settings, manifests),
         tuple(_remarks(found, choices)),
-        ("shiplap doctor --before-deploy", "npx cdk deploy", "kubectl apply -f docs/rbac.yaml"),
+        NEXT,
     )
 
 
@@ -66,7 +68,8 @@ def _cluster(found: ClusterSurroundings, choices: Choices, folder: str) -> dict[
 
 def _node_class(found: ClusterSurroundings, choices: Choices) -> dict[str, Any]:
     tagged = {"tags": {DISCOVERY_TAG: found.cluster}}
-    subnets = [tagged] if any(item.is_tagged for item in found.subnets) else [{"id": name} for name in _of_nodes(found)]
+    has_tag = any(item.is_tagged for item in found.subnets) or not found.subnets
+    subnets = [tagged] if has_tag else [{"id": name} for name in _of_nodes(found)]
     return {
         "apiVersion": "karpenter.k8s.aws/v1",
         "kind": "EC2NodeClass",
@@ -158,6 +161,12 @@ def _remarks(found: ClusterSurroundings, choices: Choices) -> Iterator[str]:
             yield f"functions in the VPC need the private endpoint: run `{update} {access}`"
         if all(subnet.is_public for subnet in _inside(found)):
             yield "the VPC has no private subnet: functions in public ones reach AWS only by VPC endpoints"
+    if not found.subnets:
+        tag = f"{DISCOVERY_TAG}={found.cluster}"
+        yield f"nodes go into subnets with the tag {tag}: tag some, or name them by --subnets"
+    if not found.security_group:
+        tag = f"{DISCOVERY_TAG}={found.cluster}"
+        yield f"nodes get the security groups with the tag {tag}: tag the cluster's, or name it by --security-group"
     names = ("Karpenter", "Cluster Autoscaler", "EKS Auto Mode")
     seen = (found.others.karpenter, found.others.cluster_autoscaler, found.others.auto_mode)
     others = [name for name, is_seen in zip(names, seen, strict=True) if is_seen]

@@ -37,8 +37,9 @@ def dev(
     """Play a scenario on an emulated AWS and a simulated cluster, with the deployed functions.
 
     Exit code 0 when every expectation of the scenario and every invariant held, else 1, with the run's logs left in
-    build/local. While it plays, other commands look at it by --dev. Ctrl-C, `kill` and closing the terminal end it in
-    seconds and leave nothing behind; what a run that was killed outright has left, the next one removes.
+    build/local (from the wheel in ~/.cache/shiplap/local). While it plays, other commands look at it by --dev. Ctrl-C,
+    `kill` and closing the terminal end it in seconds and leave nothing behind; what a run that was killed outright has
+    left, the next one removes.
 
     With --keep the Region stays up after the scenario until Ctrl-C: kubectl works with the kubeconfig that is
     named, and a page shows the dashboard's widget.
