@@ -316,7 +316,7 @@ def test_a_role_of_a_manifest_that_iam_cannot_have_is_refused_with_its_line(fold
     error = refusal(folder, WRITTEN)
 
     assert isinstance(error, InvalidManifests)
-    assert f"{nodes}:{text.splitlines().index(line) + 1}: spec.role: " in str(error.problems[0])
+    assert f"{nodes}:{text.splitlines().index(line) + 1}: EC2NodeClass/default: spec.role: " in str(error.problems[0])
     assert "at most 64" in str(error.problems[0])
 
 
