@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup dynamodb-local demo deploy-local test test-all deletable e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist release-check kills combinations conformance-scheduler conformance-karpenter
+.PHONY: help setup dynamodb-local demo deploy-local test test-all deletable e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist helm release-check kills combinations conformance-scheduler conformance-karpenter
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -205,8 +205,11 @@ format: .venv/.ready ## Format the code
 	@$(BIN)/ruff check --quiet --fix $(CODE) || true
 	@$(BIN)/ruff format --quiet $(CODE)
 
-dist: setup ## Wheel, sdist and bills of materials in dist/: the same commit gives the same bytes
+dist: setup ## Wheel, sdist, bills of materials and the Helm chart in dist/: the same commit gives the same bytes
 	@$(BIN)/python -m tools.dist
+
+helm: ## Helm, built from its Go module, with which tests render the chart
+	@GOBIN=$(CURDIR)/build/helm go install helm.sh/helm/v3/cmd/helm@v3.22.0
 
 release-check: setup ## What a release lacks, one line each
 	@$(BIN)/python -m tools.release_check

@@ -1,4 +1,4 @@
-"""Builds what a release consists of into `dist/`: wheel, sdist and their bills of materials (CycloneDX).
+"""Builds what a release consists of into `dist/`: wheel, sdist, their bills of materials (CycloneDX), Helm chart.
 
 The same commit gives the same bytes: dates are the commit's, order and modes are the builder's. The bill of the layers
 is in the wheel's folder because they are installed when a stack is synthesised, from locks that the wheel holds.
@@ -6,11 +6,14 @@ is in the wheel's folder because they are installed when a stack is synthesised,
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import uuid
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -23,6 +26,7 @@ from packaging.requirements import Requirement
 from tools.locked_packages import Package, closure, locks, packages
 
 ROOT = Path(__file__).resolve().parents[1]
+CHART = ROOT / "charts" / "shiplap-cluster"
 EXTRAS = ("cdk", "lab")
 
 Document = Mapping[str, Any]
@@ -48,7 +52,23 @@ def build(folder: Path) -> list[Path]:
     }
     for name, document in bills.items():
         (folder / name).write_text(json.dumps(document, indent=1) + "\n")
-    return [wheel, sdist, *(folder / name for name in bills)]
+    chart = _chart(folder / f"{CHART.name}-{version}.tgz", int(epoch))
+    return [wheel, sdist, *(folder / name for name in bills), chart]
+
+
+def _chart(archive: Path, epoch: int) -> Path:
+    """Pack the chart as `helm package` does, but for dates and modes; linked files are packed as files."""
+    with (
+        archive.open("wb") as file,
+        gzip.GzipFile("", "wb", fileobj=file, mtime=epoch) as packed,
+        tarfile.open(fileobj=packed, mode="w") as out,
+    ):
+        for path in sorted(path for path in CHART.rglob("*") if path.is_file()):
+            entry = tarfile.TarInfo(path.relative_to(CHART.parent).as_posix())
+            content = path.read_bytes()
+            entry.size, entry.mtime, entry.mode = len(content), epoch, 0o644
+            out.addfile(entry, io.BytesIO(content))
+    return archive
 
 
 def declared(wheel: Path) -> list[Requirement]:

@@ -1,4 +1,4 @@
-"""Adds to the wheel what its code finds by `shiplap_cdk.shipped_files`: the functions, locks of layers and CDK, RBAC.
+"""Adds to the wheel what its code finds by `shiplap_cdk.shipped_files`: functions, locks of layers, CDK, RBAC, chart.
 
 The commit is written at build time. A wheel that is built from an sdist has the sdist's.
 """
@@ -14,11 +14,12 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SHIPPED = (
-    "functions/*/handler.py",
-    "requirements/lambda.txt",
-    "docs/rbac*.yaml",
+    "charts/shiplap-cluster/**/*.*",
     "docs/kustomization.yaml",
+    "docs/rbac*.yaml",
+    "functions/*/handler.py",
     "package*.json",
+    "requirements/lambda.txt",
 )
 COMMIT = "commit.txt"
 

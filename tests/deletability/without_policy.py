@@ -15,10 +15,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-_FOLDERS = ("layers", "src", "functions", "infra", "tests", "benchmarks", "tools", "examples", "docs", "requirements")
-_FILES = ("pyproject.toml", "cdk.json", "package.json", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 _LINKED = ("build", "node_modules", ".venv")
 """Folders that hold nothing of the tree's own, and are too large to copy."""
+
+_MADE = ("cdk.out", "dist", *_LINKED)
 
 _REGISTRY = Path("layers/shiplap/python/shiplap/policies/registry.py")
 
@@ -38,10 +38,11 @@ def tree_without(policy: str, to: Path) -> Path:
     def of_policy(folder: str, names: Sequence[str]) -> set[str]:
         return {name for name in names if name == "__pycache__" or belongs(Path(name), policy)}
 
-    for folder in _FOLDERS:
-        shutil.copytree(ROOT / folder, to / folder, ignore=of_policy, symlinks=True)
-    for file in _FILES:
-        shutil.copy2(ROOT / file, to / file)
+    for entry in sorted(ROOT.iterdir()):
+        if entry.is_file():
+            shutil.copy2(entry, to / entry.name)
+        elif not entry.name.startswith(".") and entry.name not in _MADE:
+            shutil.copytree(entry, to / entry.name, ignore=of_policy, symlinks=True)
     for folder in _LINKED:
         if (ROOT / folder).exists():
             (to / folder).symlink_to(ROOT / folder)
