@@ -52,11 +52,11 @@ def build(folder: Path) -> list[Path]:
     }
     for name, document in bills.items():
         (folder / name).write_text(json.dumps(document, indent=1) + "\n")
-    chart = _chart(folder / f"{CHART.name}-{version}.tgz", int(epoch))
+    chart = pack_chart(folder / f"{CHART.name}-{version}.tgz", int(epoch))
     return [wheel, sdist, *(folder / name for name in bills), chart]
 
 
-def _chart(archive: Path, epoch: int) -> Path:
+def pack_chart(archive: Path, epoch: int) -> Path:
     """Pack the chart as `helm package` does, but for dates and modes; linked files are packed as files."""
     with (
         archive.open("wb") as file,
