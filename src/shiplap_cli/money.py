@@ -69,6 +69,12 @@ def hour_and_month(price: Price) -> str:
     return f"{dollars(price)}/h, {monthly(price)} a month"
 
 
+def per_hour_and_month(price: Price, done: str = "") -> str:
+    """`$0.0960 per hour saved, $70.08 a month`, for sums; `saved` is what is done with them."""
+    hourly = f"{dollars(price)} per hour {done}".rstrip()
+    return f"{hourly}, {monthly(price)} a month"
+
+
 def dollar_figure(price: Price) -> str:
     """`0.0960` or `~0.0960`, for columns of dollars."""
     return f"{estimate_mark(price)}{price.hourly:.4f}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketCatalog, BucketStatus
@@ -29,7 +31,7 @@ from shiplap_cli.commands.status import status as command
 from shiplap_cli.installs.install_metrics import FailedClaim, FunctionMetrics, InstallMetrics, PoolUsage, QueueMetrics
 from shiplap_cli.main import run
 from shiplap_cli.render.html_status import status_report
-from shiplap_cli.render.status_page import StatusDocument
+from shiplap_cli.render.status_page import StatusDocument, metrics_page
 from shiplap_lab.dev import dev_session
 from tests.integration.contracts.in_process_aws import aws_in_process
 
@@ -223,6 +225,19 @@ def test_a_page_shows_conditions_and_says_which_nodes_it_cannot_see(install: Ins
     assert "prod (eu-west-1), looked at" in made
     assert "SubnetsNotFound: subnetSelectorTerms match no subnet" in made
     assert "The nodes of prod cannot be read: " in made
+
+
+def test_each_pool_has_its_month_and_its_limits_in_one_unit() -> None:
+    web = PoolUsage(
+        "prod", "web", 14, 2, 1, 3.0, {"cpu": "99120m", "memory": "512Gi"}, {"cpu": "1000", "memory": "1Ti"}
+    )
+    batch = PoolUsage("prod", "batch", 1, 0, 0, 0.1, {}, {"cpu": "64"})
+    made = status_report(StatusDocument((), ()), InstallMetrics(pool_use=(web, batch)), [], [], NOW)
+    said = StringIO()
+    Console(width=250, file=said).print(*metrics_page(InstallMetrics(pool_use=(web, batch))))
+    for shown in ("cpu 99.12 of 1000, memory 0.5Ti of 1Ti", "$2,190", "cpu 0 of 64", "$73.00"):
+        assert shown in made
+        assert shown in said.getvalue()
 
 
 def test_a_page_draws_what_the_claims_tell() -> None:

@@ -105,7 +105,7 @@ class NamedInstall:
         word = self.names.__next__
         resource = word()
         return InstallMetrics(
-            pool_use=(PoolUsage(word(), word(), 1, 1, 1, 0.1, {resource: word()}, {resource: word()}),),
+            pool_use=(PoolUsage(word(), word(), 1, 1, 1, 0.1, {resource: "1"}, {resource: "2"}),),
             failures=(FailedClaim(word(), word(), word(), word()),),
             resting=(RefusedOffering(word(), word(), word(), word(), word()),),
             queues=(QueueMetrics(word(), 1, 1, 1, {word(): 1}),),

@@ -19,7 +19,7 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.supply.limits import HOURLY, NODES, PoolLimits
 from shiplap_cli.accounts.pod_account import pod_account_of
-from shiplap_cli.money import Money, dollars
+from shiplap_cli.money import Money, hour_and_month
 from shiplap_cli.output import Printed
 
 _EXAMPLES = 3
@@ -128,15 +128,15 @@ def pool_page(account: PoolAccount) -> RenderableType:
     table = Table.grid(Column(style="dim", min_width=10), Column(overflow="fold"), padding=(0, 2))
     table.add_row("node class", f"{account.node_class}{f': {account.not_ready}' if account.not_ready else ''}")
     table.add_row("weight", str(account.weight))
-    table.add_row("nodes", f"{account.nodes} at {dollars(Price(account.hourly, account.estimated))}/h")
+    table.add_row("nodes", f"{account.nodes} at {hour_and_month(Price(account.hourly, account.estimated))}")
     if account.left:
         table.add_row("limits", "left: " + ", ".join(f"{name} {amount}" for name, amount in account.left.items()))
     for tier in account.tiers:
         words = tier.blocked or f"{tier.instance_types} instance types"
         table.add_row(f"tier {tier.tier}", Text(words, style="yellow" if tier.blocked else ""))
     launches = ", ".join(f"{number} {kind}" for kind, number in account.launches.items())
-    cost = dollars(Price(account.launched_hourly, account.launched_estimated))
-    table.add_row("launches", f"{launches} at {cost}/h" if launches else "nothing in this plan")
+    cost = hour_and_month(Price(account.launched_hourly, account.launched_estimated))
+    table.add_row("launches", f"{launches} at {cost}" if launches else "nothing in this plan")
     for reason in account.passed_over:
         table.add_row("passed over", Text(reason, style="yellow"))
     parts: list[RenderableType] = [Text(f"pool {account.pool}", style="bold"), table]

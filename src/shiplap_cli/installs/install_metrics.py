@@ -16,7 +16,7 @@ from shiplap.instances.capacity.described_capacity import estimated_memory, nomi
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
 from shiplap.instances.readiness.joins import scope_text
-from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount
+from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, format_part, parse_amount
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import GOING_FOR_GOOD, IN_FLIGHT, ClaimState, NodeClaim
 from shiplap.ports import DecisionState
@@ -50,6 +50,14 @@ class PoolUsage(Printed, frozen=True):
     hourly: float
     used: dict[str, str]
     limits: dict[str, str]
+
+    @property
+    def limits_in_words(self) -> tuple[str, ...]:
+        """How much of each limit is used, in one unit."""
+        return tuple(
+            f"{name} {format_part(name, parse_amount(name, self.used.get(name, '0')), parse_amount(name, limit))}"
+            for name, limit in sorted(self.limits.items())
+        )
 
 
 class FailedClaim(Printed, frozen=True):

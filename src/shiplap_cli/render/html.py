@@ -30,14 +30,14 @@ from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import TERMINAL_PHASES
 from shiplap.kubernetes.pod_requests import pod_requests
-from shiplap.kubernetes.quantity import PODS, add_resources, format_amount
+from shiplap.kubernetes.quantity import PODS, add_resources, format_part
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.scheduling.model.planned_pods import owner_kind
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.supply.limits import NODES
-from shiplap_cli.money import Money, dollars
+from shiplap_cli.money import Money, dollars, per_hour_and_month
 from shiplap_cli.output import grouped, summary
 from shiplap_cli.render.page import page
 from shiplap_cli.render.totals import LeftOut, NodeTotal, PlanDifference
@@ -118,7 +118,7 @@ def disrupt_report(snapshot: Snapshot, decision: Decision, notes: PageNotes = _N
     new = sum(len(command.replacements) for command in decision.commands)
     lead = (
         f"{markup.counted(len(gone), 'node')} to remove, {new} to launch for them, {len(decision.blocked)} stay; "
-        f"{markup.dollars(saved.hourly, estimated=saved.estimated)} per hour saved; {_where_and_when(snapshot, notes)}"
+        f"{per_hour_and_month(saved, 'saved')}; {_where_and_when(snapshot, notes)}"
     )
     body = [
         missing_list(notes.missing),
@@ -161,8 +161,7 @@ def limits_after(snapshot: Snapshot, claims: Iterable[PlannedClaim]) -> dict[str
                 limits.charge(table.capacity[table.index[claim.launch.instance_type]])
         left = {**limits.axis.amounts(limits.left), NODES: limits.nodes_left}
         words[pool] = ", ".join(
-            f"{name} {format_amount(name, max(limits.amounts[name] - left.get(name, 0), 0))}"
-            f" of {format_amount(name, limits.amounts[name])}"
+            f"{name} {format_part(name, max(limits.amounts[name] - left.get(name, 0), 0), limits.amounts[name])}"
             for name in sorted(template.pool.spec.limits)
         )
     return words

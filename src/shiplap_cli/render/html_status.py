@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shiplap.drawing.capture import picture_of_claims
-from shiplap.drawing.markup import counted, dollars, duration, table, text
+from shiplap.drawing.markup import counted, dollars, duration, monthly, table, text
 from shiplap.drawing.packing_map import missing_list, node_table, packing_map, totals
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.errors import AwsError, InvalidInput, StoreError
@@ -120,12 +120,13 @@ def _pools(metrics: InstallMetrics) -> str:
             str(use.starting) if use.starting else "",
             str(use.leaving) if use.leaving else "",
             dollars(use.hourly),
-            ", ".join(f"{name} {use.used.get(name, '0')} of {limit}" for name, limit in sorted(use.limits.items())),
+            monthly(use.hourly),
+            ", ".join(use.limits_in_words),
         )
         for use in metrics.pool_use
     ]
-    head = ("pool", "nodes", "starting", "leaving", "per hour", "limits")
-    return _section("What pools have", head, rows, numbers=(1, 2, 3, 4))
+    head = ("pool", "nodes", "starting", "leaving", "per hour", "a month", "limits")
+    return _section("What pools have", head, rows, numbers=(1, 2, 3, 4, 5))
 
 
 def _learned(metrics: InstallMetrics) -> str:
@@ -138,6 +139,7 @@ def _learned(metrics: InstallMetrics) -> str:
         ("by nodes", f"{known.nodes:,}"),
         ("memory won back", f"{known.won_back_gib:,.1f} GiB"),
         ("worth per hour", dollars(known.hourly)),
+        ("worth a month", monthly(known.hourly)),
         ("promised in vain by estimates", f"{known.not_there_gib:,.1f} GiB"),
     )
     shown = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)

@@ -11,7 +11,7 @@ from rich.text import Text
 from shiplap.disruption.commands import DisruptionProposal
 from shiplap.instances.offerings.node_prices import UNKNOWN_PRICE, Price
 from shiplap.kubernetes.names import namespaced_name
-from shiplap.kubernetes.quantity import format_amount, format_resources
+from shiplap.kubernetes.quantity import format_amount, format_part
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -19,7 +19,7 @@ from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.accounts.claim_account import ClaimAccount, ClaimAccounts
 from shiplap_cli.accounts.node_account import NodeAccount
 from shiplap_cli.accounts.pod_account import PodAccount
-from shiplap_cli.money import Money, dollars, estimate_mark, hourly_text
+from shiplap_cli.money import Money, dollars, hour_and_month, hourly_text, per_hour_and_month
 from shiplap_cli.output import counted, grouped, plain_table, summary, titled_table
 from shiplap_cli.policy_views import launch_remarks
 
@@ -76,7 +76,7 @@ def plan_page(
             ("Plan: ", "bold"),
             f"{len(decided.node_claims)} to launch for {_pods(placed)}, {_pods(reused)} on nodes that exist, "
             f"{len(decided.unschedulable)} without a place, {len(decided.ignored)} left alone. ",
-            (f"{estimate_mark(money.of_launches(decided.node_claims))}${decided.hourly:.4f} per hour", "bold"),
+            (per_hour_and_month(money.of_launches(decided.node_claims)), "bold"),
             f" (classes of pods: {decided.stats.classes}, {solve_s * 1000:.0f} ms)",
         )
     )
@@ -164,13 +164,15 @@ def _alike(claims: Sequence[PlannedClaim]) -> list[list[PlannedClaim]]:
 def _claim_table(alike: Sequence[PlannedClaim], account: ClaimAccount | None, money: Money) -> RenderableType:
     claim, launch = alike[0], alike[0].launch
     table = _grid()
-    price = dollars(money.of_launch(claim))
-    _row(table, "launch", f"{launch.instance_type} {launch.capacity_type} in {launch.zone}, {price}/h")
+    price = hour_and_month(money.of_launch(claim))
+    _row(table, "launch", f"{launch.instance_type} {launch.capacity_type} in {launch.zone}, {price}")
     if claim.instance_types[1:]:
         _row(table, "or", summary(claim.instance_types[1:]))
     requests = ", ".join(
-        f"{name} {text}" + (f" of {format_amount(name, claim.allocatable[name])}" if name in claim.allocatable else "")
-        for name, text in format_resources(claim.requests).items()
+        f"{name} {format_part(name, amount, claim.allocatable[name])}"
+        if name in claim.allocatable
+        else f"{name} {format_amount(name, amount)}"
+        for name, amount in sorted(claim.requests.items())
     )
     _row(table, "needs", requests if len(alike) == 1 else f"{requests} (the first of them)")
     pods = [name for each in alike for name in _pod_keys(each.pods)]
@@ -271,7 +273,7 @@ def _placement(account: PodAccount, price: Price) -> RenderableType:
     if home.launch is not None and home.account is not None:
         launch = home.launch
         bought = f"{launch.instance_type} {launch.capacity_type} in {launch.zone}"
-        table.add_row("launch", f"{bought}, {dollars(price)}/h")
+        table.add_row("launch", f"{bought}, {hour_and_month(price)}")
         _row(table, "pool", home.account.pool)
         for reason in home.account.skipped:
             _row(table, "because", reason, "yellow")
@@ -324,7 +326,7 @@ def command_page(command: DisruptionProposal, money: Money) -> RenderableType:
             ("- ", "red bold"),
             (summary(command.nodes), "bold"),
             f"  ({command.reason}: {command.detail}; {counted(command.moved, 'pod')} to move, "
-            f"{dollars(money.saved([command]))}/h saved)",
+            f"{hour_and_month(money.saved([command]))} saved)",
         )
     ]
     for claim in command.replacements:

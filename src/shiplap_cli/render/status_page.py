@@ -8,8 +8,10 @@ from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from shiplap.instances.offerings.node_prices import Price
 from shiplap.instances.readiness.nodeclass_status import NodeClassStatus, PoolStatus
 from shiplap_cli.installs.install_metrics import InstallMetrics
+from shiplap_cli.money import dollar_figure, hour_and_month, monthly
 from shiplap_cli.output import Printed, titled_table, warning_line
 
 _MOST = 10
@@ -35,8 +37,8 @@ def metrics_page(metrics: InstallMetrics) -> Iterator[RenderableType]:
         worth = metrics.learned
         yield Text(
             f"Learned capacity: {worth.entries} entries of {worth.nodes} nodes; on the nodes that run, "
-            f"{worth.won_back_gib:.1f} GiB (${worth.hourly:.4f}/h) more than estimated can be used, and "
-            f"{worth.not_there_gib:.1f} GiB that are not there are not promised"
+            f"{worth.won_back_gib:.1f} GiB ({hour_and_month(Price(worth.hourly))}) more than estimated can be used, "
+            f"and {worth.not_there_gib:.1f} GiB that are not there are not promised"
         )
     for line in metrics.unseen:
         yield warning_line(f"not seen: {line}")
@@ -47,11 +49,11 @@ def _right(*names: str) -> list[Column]:
 
 
 def _pools(metrics: InstallMetrics) -> Table:
-    columns = _right("nodes", "starting", "leaving", "$/h")
+    columns = _right("nodes", "starting", "leaving", "$/h", "a month")
     table = titled_table("Nodes", "cluster", "pool", *columns, "limits used")
     for use in metrics.pool_use:
-        bounds = ", ".join(f"{name} {use.used[name]} of {bound}" for name, bound in use.limits.items())
-        counts = (str(use.nodes), str(use.starting), str(use.leaving), f"{use.hourly:.4f}")
+        bounds, price = ", ".join(use.limits_in_words), Price(use.hourly)
+        counts = (str(use.nodes), str(use.starting), str(use.leaving), dollar_figure(price), monthly(price))
         table.add_row(use.cluster, use.pool, *counts, Text(bounds or "none"))
     return table
 

@@ -178,7 +178,7 @@ def test_the_page_for_people(plan: Plan) -> None:
     for words in (
         "+ default-",
         "small on-demand in z1, $0.1000/h",
-        "cpu 1 of 1900m",
+        "cpu 1 of 1.9",
         "web/a",
         "Without a place",
         "- web/huge",

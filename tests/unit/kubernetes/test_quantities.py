@@ -9,6 +9,7 @@ import pytest
 from shiplap.kubernetes.quantity import (
     add_resources,
     format_amount,
+    format_part,
     format_resources,
     parse_amount,
     parse_quantity,
@@ -111,6 +112,27 @@ def test_amounts_are_canonical_and_round_up(resource: str, text: str | int, amou
 )
 def test_writing(resource: str, amount: int, text: str) -> None:
     assert format_amount(resource, amount) == text
+
+
+@pytest.mark.parametrize(
+    ("resource", "part", "whole", "text"),
+    [
+        ("cpu", 99_120, 1_000_000, "99.12 of 1000"),
+        ("cpu", 250, 1930, "0.25 of 1.93"),
+        ("cpu", 0, 2000, "0 of 2"),
+        ("cpu", 3000, 2000, "3 of 2"),
+        ("cpu", 500, 0, "0.5 of 0"),
+        ("memory", 1536 * 2**20, 4 * 2**30, "1.5Gi of 4Gi"),
+        ("memory", 100 * 2**30, 2**40, "0.1Ti of 1Ti"),
+        ("memory", 512, 0, "512 of 0"),
+        ("ephemeral-storage", 10 * 2**30, 20 * 2**30, "10Gi of 20Gi"),
+        ("hugepages-2Mi", 2**21, 2**30, "0Gi of 1Gi"),
+        ("pods", 3, 29, "3 of 29"),
+        ("nvidia.com/gpu", 1, 8, "1 of 8"),
+    ],
+)
+def test_a_part_and_its_whole_have_one_unit(resource: str, part: int, whole: int, text: str) -> None:
+    assert format_part(resource, part, whole) == text
 
 
 def test_lists_of_resources() -> None:

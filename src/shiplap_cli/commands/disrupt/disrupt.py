@@ -16,7 +16,7 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
 from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.installs.find_install import InstallOptions
-from shiplap_cli.money import Money, dollars
+from shiplap_cli.money import Money, per_hour_and_month
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import CostLabel, Format, HtmlFile, Output, emit, plain_table, write_page
 from shiplap_cli.policy_views import disruption_lines, policy_lines
@@ -106,7 +106,7 @@ def _page(decided: Decision, took_s: float, money: Money) -> RenderableType:
         Text.assemble(
             ("Disrupt: ", "bold"),
             f"{nodes} to remove, {new} to launch for them, {len(decided.blocked)} stay. ",
-            (f"{dollars(money.saved(decided.commands))} per hour saved", "bold"),
+            (f"{per_hour_and_month(money.saved(decided.commands), 'saved')}", "bold"),
             f" ({took_s * 1000:.0f} ms)",
         )
     )

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column
 from rich.text import Text
 
-from shiplap.drawing.markup import NOTHING, dollars, table
+from shiplap.drawing.markup import NOTHING, dollars, monthly, table
 from shiplap_cli.commands.status.fleet_document import ClusterOverview, FleetDocument, InstallOverview
 from shiplap_cli.output import counted, plain_table, warning_line
 from shiplap_cli.render.page import page
@@ -18,7 +18,8 @@ def fleet_screen(fleet: FleetDocument) -> RenderableType:
     """Sums, a line for each cluster, and every problem on a line of its own."""
     sums = (
         f"{counted(fleet.clusters, 'cluster')}, {counted(fleet.nodes, 'node')}, "
-        f"{counted(fleet.waiting, 'pod')} waiting, ${fleet.hourly:,.2f}/h, ${fleet.savable:,.2f}/h savable"
+        f"{counted(fleet.waiting, 'pod')} waiting, ${fleet.hourly:,.2f}/h ({monthly(fleet.hourly)} a month), "
+        f"${fleet.savable:,.2f}/h savable ({monthly(fleet.savable)} a month)"
     )
     right = [Column(name, justify="right") for name in ("nodes", "waiting", "$/h", "savable", "wrong")]
     rows = [
@@ -68,7 +69,9 @@ def fleet_report(fleet: FleetDocument) -> str:
         ("nodes", f"{fleet.nodes:,}"),
         ("pods waiting", f"{fleet.waiting:,}"),
         ("per hour", f"${fleet.hourly:,.2f}"),
+        ("a month", monthly(fleet.hourly)),
         ("still savable per hour", f"${fleet.savable:,.2f}"),
+        ("still savable a month", monthly(fleet.savable)),
         ("problems", f"{fleet.problems:,}"),
     )
     shown = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)

@@ -11,6 +11,7 @@ import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from shiplap.drawing.markup import monthly
 from shiplap.drawing.picture import ClusterPicture, NodePicture, NodePictureState, PendingPicture
 from shiplap.records.disruption_record import Headline
 from shiplap_cli.commands.top.stream import StreamLine
@@ -27,6 +28,8 @@ _STATE_STYLES = {
 }
 _KIND_STYLES = {"waiting": "yellow", "placed": "green", "ready": "green", "gone": "dim", "new": "cyan"}
 _LEAST_ROWS = 3
+_ROOM_FOR_MONTHS = 100
+"""Columns from which dollars of a month stand beside those of an hour."""
 _HELP = (
     "up down j k      choose a node           enter   open it: its pods",
     "pgup pgdn g G    a page, the ends        esc     close it; clear the filter",
@@ -95,7 +98,7 @@ def _head(picture: ClusterPicture, width: int) -> Iterator[Text]:
     waiting = f"{len(pending)} waiting, oldest {age(pending[0].age_s)}" if pending else "none waiting"
     line.append(waiting, "bold yellow" if pending else "dim")
     yield cut(line, width)
-    yield cut(_money(picture), width)
+    yield cut(_money(picture, width), width)
     for text in picture.install_lines:
         yield cut(Text(plain(text), "dim"), width)
     half = max((width - 26) // 2, 4)
@@ -110,8 +113,10 @@ def _head(picture: ClusterPicture, width: int) -> Iterator[Text]:
         yield cut(Text(plain(text) + more, "red"), width)
 
 
-def _money(picture: ClusterPicture) -> Text:
+def _money(picture: ClusterPicture, width: int) -> Text:
     line = Text(f"{'~' * picture.estimated}{picture.hourly:.4f} USD/h", "bold")
+    if width >= _ROOM_FOR_MONTHS:
+        line.append(f"  {monthly(picture.hourly, estimated=picture.estimated)}/month")
     if picture.list_hourly > picture.hourly:
         less = 1 - picture.hourly / picture.list_hourly
         line.append(f"  list {'~' * picture.estimated}{picture.list_hourly:.4f} (-{less:.0%})", "dim")
@@ -215,6 +220,10 @@ def _price(node: NodePicture, _now: float, _size: int) -> Text:
     return Text(f"{'~' * node.estimated}{node.hourly:.4f}"[:7] if node.hourly else "?")
 
 
+def _month(node: NodePicture) -> str:
+    return f"{monthly(node.hourly, estimated=node.estimated)} a month, " if node.hourly else ""
+
+
 def _node_age(node: NodePicture, now: float, _size: int) -> Text:
     return Text(age(max(now - node.created_at, 0.0)) if node.created_at else "")
 
@@ -254,7 +263,7 @@ def _node_screen(picture: ClusterPicture, view: View, width: int, height: int) -
         _usage_line(
             f"{gib(used.memory_bytes)} of {gib(whole.memory_bytes)}", used.memory_bytes, whole.memory_bytes, width
         ),
-        cut(Text(f"{_price(node, 0.0, 0).plain} USD/h, {used.pods} of {whole.pods} pods"), width),
+        cut(Text(f"{_price(node, 0.0, 0).plain} USD/h, {_month(node)}{used.pods} of {whole.pods} pods"), width),
         rule("pods", width),
     ]
     rows = max(height - len(lines), 0)
@@ -308,7 +317,7 @@ def rule(title: str, width: int) -> Text:
 def bar(part: float, size: int) -> Text:
     """A bar of `size` cells and the percentage behind it."""
     size = max(size, 1)
-    eighths = round(part * size * 8)
+    eighths = round(min(part, 1.0) * size * 8)
     full, rest = divmod(eighths, 8)
     filled = "█" * full + (_EIGHTHS[rest - 1] if rest else "")
     # Plain blue cannot be read on black. Only the bar is coloured: figures are for everybody's eyes.

@@ -32,8 +32,8 @@ class View(msgspec.Struct, frozen=True):
 
 
 def share(used: int, whole: int) -> float:
-    """Used part of a whole, 0 to 1; 0 of nothing."""
-    return min(used / whole, 1.0) if whole > 0 else 0.0
+    """Used part of a whole, above 1 where more is asked for than there is; 0 of nothing."""
+    return used / whole if whole > 0 else 0.0
 
 
 def _key(sort: str) -> Callable[[NodePicture], tuple[float | str, ...]]:

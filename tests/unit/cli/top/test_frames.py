@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from shiplap.drawing.packing_map import packing_map, totals
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePictureState, PendingPicture, PodPicture
 from shiplap.records.disruption_record import Headline
 from shiplap_cli.commands.top.frame import Scene, frame, page_of
@@ -59,6 +60,15 @@ def test_a_wide_frame_has_every_column() -> None:
     assert title.split() == ["NAME▼", "TYPE", "POOL", "CPU", "MEMORY", "PODS", "PRICE", "AGE", "STATE"]
     row = next(line for line in text(THREE, size=(200, 50)).splitlines() if line.startswith("  b"))
     assert row.split()[-4:] == ["3/29", "0.0500", "1m", "Ready"]
+
+
+@pytest.mark.parametrize(("used", "shown"), [(600, 30), (2000, 100), (2400, 120)])
+def test_a_node_is_as_full_on_a_page(used: int, shown: int) -> None:
+    """A node can hold more than it turned out to have."""
+    picture = cluster(node("n1", cpu=used), node("n2", cpu=used))
+    assert text(picture).count(f" {shown}%") == 3
+    assert packing_map(picture).count(f"CPU {shown} %") >= 2
+    assert f"{shown} %" in totals(picture)
 
 
 def test_a_node_that_is_opened() -> None:

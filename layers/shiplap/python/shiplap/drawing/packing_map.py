@@ -15,7 +15,7 @@ from math import sqrt
 import msgspec
 
 from shiplap.drawing import markup
-from shiplap.drawing.markup import counted, dollars, percent, text
+from shiplap.drawing.markup import counted, dollars, monthly, percent, text
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PodPicture
 from shiplap.drawing.style import NEUTRAL, colour_numbers
 
@@ -417,6 +417,7 @@ def totals(picture: ClusterPicture, before: ClusterPicture | None = None) -> str
         ("CPU used", percent(used.millicores, room.millicores), _cpu(before)),
         ("memory used", percent(used.memory_bytes, room.memory_bytes), _memory(before)),
         ("per hour, estimated" if picture.estimated else "per hour", _cost(picture), _cost(before) if before else ""),
+        ("a month", _month(picture), _month(before) if before else ""),
     ]
     if room.accelerators:
         had = _accelerators(before) if before else ""
@@ -457,6 +458,10 @@ def _accelerators(picture: ClusterPicture) -> str:
 
 def _cost(picture: ClusterPicture) -> str:
     return dollars(picture.hourly, estimated=picture.estimated)
+
+
+def _month(picture: ClusterPicture) -> str:
+    return monthly(picture.hourly, estimated=picture.estimated)
 
 
 def _was(was: str, value: str) -> str:
