@@ -73,6 +73,34 @@ def test_an_offering_that_does_not_exist_is_not_called_unavailable(selector: dic
     assert "none of its offerings is available" not in record.message
 
 
+def test_a_label_that_no_pool_has_is_answered_with_the_line_to_add_and_the_pools_that_lack_it() -> None:
+    pools = [pool("batch", weight=10), pool("web")]
+    message = given(pod(selector={"intent": "apps"}), types=[fake_type("t")], pools=pools).left("pod").message
+    assert "NodePool batch lacks the label: add `intent: apps` to its spec.template.metadata.labels" in message
+    assert '(pool batch, pool web: incompatible requirements, label "intent" does not have known values)' in message
+    labelled = [pools[0], pool("web", labels={"intent": "apps"})]
+    assert given(pod(selector={"intent": "apps"}), types=[fake_type("t")], pools=labelled).claim.node_pool == "web"
+
+
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        ({"zone": Z1}, "(typo of "),
+        ({"karpenter.k8s.aws/own": "a"}, 'label "karpenter.k8s.aws/own" does not have known values'),
+        ({"intent": "apps", KIND: "on-demand"}, 'label "intent" does not have known values and '),
+    ],
+    ids=["typo", "reserved", "not alone"],
+)
+def test_no_label_is_to_be_added_that_would_not_do(selector: dict[str, str], words: str) -> None:
+    message = (
+        given(pod(selector=selector), types=[fake_type("t")], pools=[pool("web", rule(KIND, "In", "spot"))])
+        .left("pod")
+        .message
+    )
+    assert words in message
+    assert "add `" not in message
+
+
 def test_offerings_that_are_gone_for_now_are_listed() -> None:
     gone = [("spot", Z1), ("spot", Z2)]
     record = given(pod(selector={KIND: "spot"}), types=[fake_type("only", unavailable=gone)]).left("pod")

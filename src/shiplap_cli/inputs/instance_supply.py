@@ -16,7 +16,8 @@ from shiplap.instances.catalog.ec2_catalog import Catalog, decode, encode
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity
 from shiplap.instances.resolve import instance_types
-from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec, Manifests
 from shiplap.scheduling.model.snapshot import NodeClassCatalog
 from shiplap.settings import ClusterSettings
 from shiplap_cli.hints import with_hint
@@ -26,6 +27,9 @@ from shiplap_cli.output import progress
 from shiplap_lab.catalogue import embedded
 
 NODE_CLASS_FIELD = "spec.template.spec.nodeClassRef.name"
+
+_ASSUMED_AMI = "al2023@latest"
+"""The AMIs that Karpenter's own examples name."""
 
 
 class InstanceSupply(msgspec.Struct, frozen=True):
@@ -43,6 +47,20 @@ class InstanceSupply(msgspec.Struct, frozen=True):
 def used_node_classes(manifests: Manifests) -> list[str]:
     """The EC2NodeClasses that NodePools use, sorted."""
     return sorted({pool.spec.template.spec.node_class_ref.name for pool in manifests.node_pools})
+
+
+def with_assumed_node_classes(manifests: Manifests) -> tuple[Manifests, tuple[str, ...]]:
+    """Where no EC2NodeClass is given, NodePools have ones of AL2023; with the words that say so."""
+    names = used_node_classes(manifests)
+    if manifests.node_classes or not names:
+        return manifests, ()
+    spec = EC2NodeClassSpec(ami_selector_terms=(AmiSelectorTerm(alias=_ASSUMED_AMI),))
+    assumed = tuple(EC2NodeClass(ObjectMeta(name=name), spec) for name in names)
+    said = (
+        f"no EC2NodeClass among the manifests: {', '.join(names)} is assumed to be {_ASSUMED_AMI}, in every zone; "
+        "its own AMI, kubelet and volumes may yield other capacity"
+    )
+    return msgspec.structs.replace(manifests, node_classes=assumed), (said,)
 
 
 def catalogs_of_file(manifests: Manifests, types: tuple[InstanceType, ...]) -> tuple[NodeClassCatalog, ...]:

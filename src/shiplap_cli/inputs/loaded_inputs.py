@@ -38,6 +38,7 @@ from shiplap_cli.inputs.instance_supply import (
     embedded_supply,
     supply_of,
     used_node_classes,
+    with_assumed_node_classes,
 )
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.options import Sources
@@ -131,8 +132,11 @@ def load_inputs_per_manifests(
         if written is None:
             written, state = _own_manifests(cluster_inputs, sources, moment, lax_budgets=lax_budgets)
         supply = supply_of(sources, cluster_inputs, written) if types is None else None
+        assumed: tuple[str, ...] = ()
+        if supply is not None and cluster_inputs.installed is None:  # an install knows its EC2NodeClasses
+            written, assumed = with_assumed_node_classes(written)
         snapshot, decision = _snapshot(cluster_inputs, written, types, supply, learned, state, moment)
-        notes = _notes(cluster_inputs, supply)
+        notes = (*assumed, *_notes(cluster_inputs, supply))
         region = supply.catalog.region if supply is not None else ""
         loaded.append(
             LoadedInputs(

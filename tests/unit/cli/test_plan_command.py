@@ -20,6 +20,7 @@ from shiplap_lab.catalogue import embedded
 from tests.commands import Shiplap, listed
 from tests.unit.cli.planned_files import CATALOG, POOL, pod
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS as NODE_CLASS
+from tests.unit.manifests.manifest_samples import changed
 
 
 def pinned(instance_type: str) -> dict[str, Any]:
@@ -258,7 +259,6 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "prefix delegation": (("--prefix-delegation", "maybe"), "none of auto, on, off"),
     "catalogue": (("--catalog", "/no/such/file.json"), "/no/such/file.json"),
     "learned": (("--capacity", "/no/such/capacity.json"), "capacity.json"),
-    "no node class": ((), "there is no EC2NodeClass 'default' among the manifests"),
 }
 
 
@@ -270,6 +270,15 @@ def test_bad_input_is_one_line_and_exit_code_two(plan: Plan, more: tuple[str, ..
 def test_manifests_without_a_pool(plan: Plan) -> None:
     plan.write("pool.json", NODE_CLASS)
     assert "no NodePool" in plan.error(pod("a", "1"))
+
+
+def test_without_any_node_class_one_is_assumed_and_said(plan: Plan) -> None:
+    other = changed(changed(POOL, "metadata.name", "second"), "spec.template.spec.nodeClassRef.name", "arm")
+    plan.write("pool.json", POOL, other)
+    assert "default is assumed to be al2023@latest" not in plan.printed(pod("a", "1"))
+    said = plan.printed(pod("a", "1"), catalog=False)
+    assert "1 to launch for 1 pod" in said
+    assert "no EC2NodeClass among the manifests: arm, default is assumed to be al2023@latest" in said
 
 
 def test_a_catalogue_makes_up_for_a_missing_node_class(plan: Plan) -> None:

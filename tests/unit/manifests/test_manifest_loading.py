@@ -191,6 +191,13 @@ def test_wrong_types_are_explained(value: Any, reason: str) -> None:
     assert problems_of(data) == [("spec.template.spec.expireAfter", reason)]
 
 
+@pytest.mark.parametrize(("value", "reason"), [(100, "a whole number (100); write 100Gi"), (1.5, "a number (1.5)")])
+def test_a_volume_size_without_a_unit_is_answered_with_the_text_to_write(value: float, reason: str) -> None:
+    data = changed(EC2_NODE_CLASS, "spec.blockDeviceMappings", [{"deviceName": "a", "ebs": {"volumeSize": value}}])
+    (problem,) = [reason for field, reason in problems_of(data) if field.endswith("volumeSize")]
+    assert problem.startswith(f"expected text, got {reason}")
+
+
 def test_decoding_leaves_unknown_fields_out_and_goes_on() -> None:
     pool, problems = decode(changed(NODE_POOL, "spec.colour", 1), NodePool)
     assert pool is not None

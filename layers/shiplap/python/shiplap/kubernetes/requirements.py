@@ -226,8 +226,13 @@ class Requirements(Mapping[str, Requirement]):
             return None
         if key in self._by_key:
             return f"{incoming[key]} does not meet {self._by_key[key]}"
-        hint = _typo_hint(key, frozenset(allow_undefined)) or _typo_hint(key, frozenset(self._by_key))
+        meant = self.most_like(key, allow_undefined)
+        hint = f' (typo of "{meant}"?)' if meant else ""
         return f'label "{key}" does not have known values{hint}'
+
+    def most_like(self, key: str, allow_undefined: Collection[str] = ()) -> str:
+        """The label that a label which is not defined most likely means; empty when no label is like it."""
+        return _alike(key, frozenset(allow_undefined)) or _alike(key, frozenset(self._by_key))
 
     def compatible(self, incoming: Mapping[str, Requirement], allow_undefined: Collection[str] = ()) -> bool:
         """True if `conflict` finds no conflict."""
@@ -256,13 +261,11 @@ class Requirements(Mapping[str, Requirement]):
 
 
 @lru_cache(maxsize=2048)  # explanations ask for the labels of one pod again and again
-def _typo_hint(key: str, known: frozenset[str]) -> str:
+def _alike(key: str, known: frozenset[str]) -> str:
     """The known label that ends like the key, or else holds it."""
     ending = key.rpartition("/")[2]
     alike = [label for label in known if key in label or label.endswith(ending)]
-    if not alike:
-        return ""
-    return f' (typo of "{min(alike, key=lambda label: (not label.endswith(ending), label))}"?)'
+    return min(alike, key=lambda label: (not label.endswith(ending), label), default="")
 
 
 def _integer(text: str) -> int | None:

@@ -185,6 +185,7 @@ class BlockDevice(_Spec, frozen=True):
             str,
             demands(
                 pattern=_VOLUME_SIZE,
+                unit="Gi",
                 form="a volume size: expected a whole number with Gi, G, Ti or T "
                 "(1Gi to 59000Gi, 1G to 64000G, 1Ti to 58Ti, 1T to 64T)",
             ),

@@ -34,13 +34,15 @@ _ALSO_ALLOWED: dict[type, frozenset[str]] = {
 class Constraint(msgspec.Struct, frozen=True):
     """One demand of an API server on a field beyond its type.
 
-    `pattern` is looked for in a text and brings its own anchors; `form` says it in words. `least` and `most` bound a
+    `pattern` is looked for in a text and brings its own anchors; `form` says it in words; `unit` is what a number that
+    stands in place of the text most likely lacks. `least` and `most` bound a
     number, `shortest` and `longest` the characters of a text, `fewest` and `most_entries` a list or a map. `required`
     is for a field that its struct has a default for.
     """
 
     pattern: str = ""
     form: str = ""
+    unit: str = ""
     choices: tuple[str, ...] = ()
     least: int | None = None
     most: int | None = None
@@ -159,6 +161,9 @@ class _Reader:
 
     def _read_constrained(self, shape: inspect.Type, extra: Mapping[str, Any], value: Any, path: Path) -> Any:
         before = len(self.problems)
+        if type(value) is int and "constraint" in extra and (unit := extra["constraint"].unit):
+            self._refuse(path, f"expected text, got {kind_of(value)}; write {value}{unit}")
+            return value
         value = self.read(shape, value, path)
         if len(self.problems) == before and "constraint" in extra:
             self.problems += [(path, reason) for reason in extra["constraint"].problems(value)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
 from shiplap.kubernetes.taints import untolerated
+from shiplap.manifests.validation.requirement_rules import reserved_label
 from shiplap.scheduling.explain.nearest import above_ceiling, amount, some, unmet
 from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import ports_collide
@@ -31,6 +32,18 @@ def conflicting(template: NodeClaimTemplate, attempt: PlacementAttempt) -> dict[
         if words is not None:
             found[key] = words
     return found
+
+
+def labels_to_add(template: NodeClaimTemplate, attempt: PlacementAttempt, conflicts: Collection[str]) -> str:
+    """`intent: apps`, the labels that nodes of a NodePool lack for a class; empty where labels alone would not do."""
+    lines = []
+    for key in sorted(conflicts):
+        wanted, known = attempt.term[key], template.allow_undefined
+        unknown = key not in template.requirements and not template.requirements.most_like(key, known)
+        if not unknown or wanted.complement or not wanted.values or reserved_label(key, known):
+            return ""
+        lines.append(f"{key}: {min(wanted.values)}")
+    return ", ".join(lines)
 
 
 def filtered_out(template: NodeClaimTemplate) -> str:

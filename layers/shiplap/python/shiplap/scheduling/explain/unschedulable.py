@@ -32,6 +32,7 @@ from shiplap.scheduling.explain.refusal_words import (
     cpu_hint,
     filtered_out,
     from_volumes,
+    labels_to_add,
     limits_left,
     ports_taken,
     preferences_lost,
@@ -297,7 +298,9 @@ class Explainer:
                     f"incompatible requirements, {' and '.join(conflicts.values())}{from_volumes(attempt, conflicts)}"
                 )
                 rest = Requirements(entry for key, entry in attempt.term.items() if key not in conflicts)
-                miss = self._but_for(refusal, rest, f"{' and '.join(conflicts.values())}")
+                added = labels_to_add(template, attempt, conflicts)
+                lacking = f"NodePool {pool} lacks the label: add `{added}` to its spec.template.metadata.labels"
+                miss = self._but_for(refusal, rest, lacking if added else " and ".join(conflicts.values()))
             case RefusalKind.NODES:
                 words = f'node limits have been exhausted for nodepool "{pool}"{self._nodes_left(template)}'
                 miss = self._nodes_miss(refusal)
