@@ -6,10 +6,8 @@ import gc
 import logging
 import os
 from collections.abc import Iterator
-from typing import Any, ClassVar
 
 import pytest
-from botocore.loaders import JSONFileLoader, Loader
 from hypothesis import settings
 
 from shiplap.errors import ShiplapError
@@ -23,20 +21,6 @@ settings.register_profile("shiplap", deadline=None, max_examples=draws(100))
 settings.load_profile("shiplap")
 
 _OBJECTS_UNTIL_COLLECTED = 100_000
-
-
-class _KeptModels(JSONFileLoader):
-    """Reads each file of botocore once in a process: every session would read and parse the models of services anew."""
-
-    _kept: ClassVar[dict[str, Any]] = {}
-
-    def load_file(self, file_path: str) -> Any:
-        if file_path not in self._kept:
-            self._kept[file_path] = super().load_file(file_path)
-        return self._kept[file_path]
-
-
-Loader.FILE_LOADER_CLASS = _KeptModels
 
 
 def pytest_sessionstart() -> None:

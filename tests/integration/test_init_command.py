@@ -64,7 +64,6 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv(name, "testing")
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
     session.session.cache_clear()
     with mock_aws():
         yield
@@ -264,7 +263,7 @@ def test_networks_and_node_groups_are_seen(aws: None) -> None:
 def test_other_provisioners_are_seen_by_their_tags(aws: None) -> None:
     subnets = make_cluster()
     ec2 = boto3.client("ec2", REGION)
-    image = ec2.register_image(Name="plain")["ImageId"]
+    image = ec2.describe_images()["Images"][0]["ImageId"]
     tags = [{"Key": "karpenter.sh/nodepool", "Value": "a"}, {"Key": "eks:eks-cluster-name", "Value": "prod"}]
     ec2.run_instances(
         ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=[{"ResourceType": "instance", "Tags": tags}]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from threading import RLock
 from typing import Any
 from unittest.mock import patch
 
 import botocore.session
 import pytest
+from botocore.loaders import Loader, create_loader
 from moto import mock_aws
 
 from shiplap.aws.dynamodb import tables
@@ -55,7 +57,15 @@ def emptied(client: Any) -> Any:
 
 def make_client(service: str) -> Any:
     """A client configured as the adapters' own are."""
-    return botocore.session.Session().create_client(service, region_name=REGION, config=config())
+    session = botocore.session.Session()
+    session.register_component("data_loader", _loader())
+    return session.create_client(service, region_name=REGION, config=config())
+
+
+@cache
+def _loader() -> Loader:
+    """Keeps the models of services, which each session would read and parse anew."""
+    return create_loader()
 
 
 class HookedClient:
