@@ -5,9 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from shiplap_lab.api_server.api_resources import RESOURCES, Resource
+from shiplap_lab.api_server.scale_subresource import SCALED
 
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
-_SHORT_NAMES = {"nodes": ["no"], "pods": ["po"], "namespaces": ["ns"], "services": ["svc"], "deployments": ["deploy"]}
+_SHORT_NAMES = {
+    "configmaps": ["cm"],
+    "daemonsets": ["ds"],
+    "deployments": ["deploy"],
+    "ec2nodeclasses": ["ec2nc", "ec2ncs"],
+    "events": ["ev"],
+    "namespaces": ["ns"],
+    "nodes": ["no"],
+    "persistentvolumeclaims": ["pvc"],
+    "persistentvolumes": ["pv"],
+    "poddisruptionbudgets": ["pdb"],
+    "pods": ["po"],
+    "priorityclasses": ["pc"],
+    "replicasets": ["rs"],
+    "replicationcontrollers": ["rc"],
+    "services": ["svc"],
+    "statefulsets": ["sts"],
+    "storageclasses": ["sc"],
+}
 
 
 def discovery_document(path: str, version: str) -> dict[str, Any] | None:
@@ -58,5 +77,11 @@ def _entries(item: Resource) -> list[dict[str, Any]]:
         "shortNames": _SHORT_NAMES.get(item.plural, []),
         "categories": ["all"] if item.plural in ("pods", "deployments", "daemonsets", "statefulsets") else [],
     }
-    status = entry | {"name": f"{item.plural}/status", "verbs": ["get", "patch"]}
-    return [entry, status] if item.has_status else [entry]
+    below = {"singularName": "", "namespaced": item.namespaced, "verbs": ["get", "patch", "update"]}
+    entries = [entry]
+    if item.has_status:
+        entries.append({"name": f"{item.plural}/status", "kind": item.kind, **below})
+    if item.plural in SCALED:
+        scale = {"name": f"{item.plural}/scale", "group": "autoscaling", "version": "v1", "kind": "Scale"}
+        entries.append({**scale, **below})
+    return entries

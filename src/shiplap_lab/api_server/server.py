@@ -111,6 +111,11 @@ class ApiServer:
         """The version everything written so far stands for."""
         return str(self._log.newest)
 
+    @property
+    def now(self) -> float:
+        """The server's time, in epoch seconds."""
+        return self._clock.now()
+
     def create(self, plural: str, body: Object, namespace: str = "") -> Object:
         """Store a new object. A uid that is given is kept, so that tests can name it; real API servers choose one.
 

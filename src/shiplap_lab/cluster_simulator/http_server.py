@@ -20,6 +20,8 @@ import msgspec
 from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict, TooManyRequests
 from shiplap_lab.api_server.api_resources import RESOURCES
 from shiplap_lab.api_server.discovery import discovery_document
+from shiplap_lab.api_server.printed_tables import table, wants_table
+from shiplap_lab.api_server.scale_subresource import SCALED, scale_of, scaling_patch
 from shiplap_lab.api_server.server import ApiServer, ListOptions
 from shiplap_lab.cluster_simulator.access import ApiRequest, PolicyRule, allowed, parse
 
@@ -193,6 +195,10 @@ class _Handler(BaseHTTPRequestHandler):
             )
 
     def _answer(self, request: ApiRequest, query: dict[str, str], body: dict[str, Any]) -> tuple[int, Any]:
+        if request.target == "pods/log":
+            raise ClusterError("the pods of a simulated cluster run no containers, so they have no logs", status=405)
+        if request.subresource == "scale" and request.resource in SCALED:
+            return 200, self._scale(request, body)
         if request.verb in ("get", "list") and request.subresource in ("", "status"):
             return 200, self._read(request, query)
         if request.verb == "create":
@@ -202,7 +208,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _read(self, request: ApiRequest, query: dict[str, str]) -> dict[str, Any]:
         api = self.server.owner.api
         if request.verb == "get":
-            return api.get(request.resource, request.name, request.namespace)
+            item = api.get(request.resource, request.name, request.namespace)
+            version = {"resourceVersion": item["metadata"]["resourceVersion"]}
+            return self._printed(request.resource, [item], version, query) if self._is_table else item
         page = api.list(
             request.resource,
             _selection(request, query),
@@ -212,7 +220,27 @@ class _Handler(BaseHTTPRequestHandler):
         metadata: dict[str, Any] = {"resourceVersion": page.resource_version}
         if page.continue_token:
             metadata |= {"continue": page.continue_token, "remainingItemCount": page.remaining}
-        return {"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": page.items}
+        if self._is_table:
+            return self._printed(request.resource, page.items, metadata, query)
+        resource = RESOURCES[request.resource]
+        kind = f"{resource.kind}List"  # typed clients decode by it
+        return {"kind": kind, "apiVersion": resource.api_version, "metadata": metadata, "items": page.items}
+
+    @property
+    def _is_table(self) -> bool:
+        return wants_table(self.headers.get("Accept") or "")
+
+    def _printed(
+        self,
+        plural: str,
+        items: list[dict[str, Any]],
+        metadata: dict[str, Any],
+        query: dict[str, str],
+        *,
+        headed: bool = True,
+    ) -> dict[str, Any]:
+        include, now = query.get("includeObject", ""), self.server.owner.api.now
+        return table(plural, items, now=now, metadata=metadata, include=include, headed=headed)
 
     def _create(self, request: ApiRequest, body: dict[str, Any]) -> dict[str, Any]:
         api = self.server.owner.api
@@ -251,6 +279,17 @@ class _Handler(BaseHTTPRequestHandler):
                 return answer
         raise _not_allowed()
 
+    def _scale(self, request: ApiRequest, body: dict[str, Any]) -> dict[str, Any]:
+        api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
+        item = api.get(plural, name, namespace)
+        if request.verb in ("update", "patch"):
+            if request.verb == "patch":
+                self._is_strategic()  # refuses a type of patch that is not served
+            item = api.patch(plural, name, scaling_patch(body), namespace)
+        elif request.verb != "get":
+            raise _not_allowed()
+        return scale_of(item)
+
     def _is_strategic(self) -> bool:
         kind = self.headers.get("Content-Type", "").partition(";")[0]
         if kind not in ("application/merge-patch+json", "application/strategic-merge-patch+json"):
@@ -263,6 +302,7 @@ class _Handler(BaseHTTPRequestHandler):
         selection.test(RESOURCES[request.resource])  # a malformed selector is refused before the stream begins
         ends = monotonic() + (_number(query, "timeoutSeconds") or 1800)
         bookmark_at, told = monotonic() + owner.bookmark_s, version
+        headed = True
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
@@ -275,7 +315,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self._chunk({"type": "ERROR", "object": _status(error)})
                 break
             for change in changes:
-                self._chunk({"type": change.type, "object": change.object})
+                item = change.object
+                if self._is_table:
+                    versions = {"resourceVersion": str(change.resource_version)}
+                    item = self._printed(request.resource, [item], versions, query, headed=headed)
+                    headed = False
+                self._chunk({"type": change.type, "object": item})
                 told = str(change.resource_version)
             if monotonic() >= bookmark_at:
                 if told != version and query.get("allowWatchBookmarks") in ("1", "true"):
