@@ -46,6 +46,9 @@ _INSTALL = {
     "template": CommandEntry(
         "Write the stack as a CloudFormation template.", "install.template:template", asks_aws=False, wheel_extra="cdk"
     ),
+    "terraform": CommandEntry(
+        "Write the stack as a Terraform module.", "install.terraform:terraform", asks_aws=False, wheel_extra="cdk"
+    ),
     "rollback": CommandEntry("Move all functions to an earlier release.", "install.rollback:rollback"),
     "uninstall": CommandEntry("End an install: launches, nodes, stack, data.", "install.uninstall:uninstall"),
 }

@@ -239,7 +239,14 @@ def test_every_command_shows_an_example() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"), [("lab simulate", "lab"), ("lab dev", "lab"), ("install template", "cdk"), ("plan", "lab")]
+    ("command", "extra"),
+    [
+        ("lab simulate", "lab"),
+        ("lab dev", "lab"),
+        ("install template", "cdk"),
+        ("install terraform", "cdk"),
+        ("plan", "lab"),
+    ],
 )
 def test_a_package_of_an_extra_that_is_not_installed_is_told(
     command: str, extra: str, monkeypatch: pytest.MonkeyPatch, shiplap: Shiplap

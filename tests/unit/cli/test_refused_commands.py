@@ -182,7 +182,7 @@ def test_doctor_names_the_output_that_a_stack_of_another_version_lacks() -> None
         assert "deploy it with this version" in found.says
 
 
-@pytest.mark.parametrize("command", ["doctor --before-deploy", "install template"])
+@pytest.mark.parametrize("command", ["doctor --before-deploy", "install template", "install terraform"])
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -216,6 +216,9 @@ def test_settings_that_are_wrong_say_where(
     [
         ("install template --settings nowhere.yaml", "name another (--settings"),
         ("install template --settings empty", "holds no .yaml"),
+        ("install terraform --settings nowhere.yaml", "name another (--settings"),
+        ("install terraform --settings empty", "holds no .yaml"),
+        ("install terraform --to file", "is a file: name a folder"),
         ("install template --bucket A_b", "--bucket: 'A_b' is no name of a bucket"),
         ("init --cluster a --capacity-types cheap", "neither on-demand nor spot"),
         ("init --cluster a --cpu-limit 0", "greater than or equal to 1"),
@@ -249,7 +252,7 @@ def test_settings_of_a_fleet_that_are_wrong(text: str, said: str, shiplap: Shipl
     ("program", "said"),
     [("/nowhere/node", "cannot be run: No such file"), ("/bin/false", "is not Node.js"), ("/bin/echo", "not Node.js")],
 )
-@pytest.mark.parametrize("command", ["install template", "cdk"])
+@pytest.mark.parametrize("command", ["install template", "install terraform", "cdk"])
 def test_a_node_that_is_none_is_one_line(command: str, program: str, said: str, folder: Path) -> None:
     """In a process of its own: the CDK's binding starts Node.js once, and speaks when the process ends."""
     module = (

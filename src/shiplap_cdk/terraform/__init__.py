@@ -1,0 +1,1 @@
+"""A Terraform module of an install, converted from the template that the CDK synthesises."""

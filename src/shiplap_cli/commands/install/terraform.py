@@ -1,0 +1,58 @@
+"""`shiplap install terraform`: a Terraform module of native resources, for those who deploy with Terraform."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from shiplap.errors import InvalidInput
+from shiplap_cdk.install_document import read
+from shiplap_cdk.nodejs import require_nodejs
+from shiplap_cli.output import Format, Output, Printed, counted, emit, progress
+from shiplap_lab.emulated_aws.cdk import executable
+
+
+class TerraformDocument(Printed, frozen=True):
+    """The files written, how many resources they describe, and what the Region does without."""
+
+    files: tuple[str, ...]
+    resources: int
+    remarks: tuple[str, ...]
+
+
+def terraform(
+    *,
+    settings: Annotated[Path, typer.Option(help="The shiplap.yaml of the install.")] = Path("shiplap.yaml"),
+    to: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("shiplap-terraform"),
+    output: Output = Format.TABLE,
+) -> int:
+    """Write the stack as a Terraform module of resources, with the functions' code and the RBAC manifests.
+
+    Each resource of the CloudFormation template becomes one of the providers hashicorp/awscc and hashicorp/aws. The
+    module was never applied; its README says in what it differs from the stack. Whoever applies it needs neither
+    Node.js nor the CDK. AWS is not asked.
+
+    Example: shiplap install terraform --to modules/shiplap
+    """
+    if to.exists() and not to.is_dir():
+        raise InvalidInput("--to", f"{str(to)!r} is a file: name a folder")
+    read(settings)  # what is wrong with it is said before Node.js is started
+    os.environ.setdefault("JSII_NODE", str(executable()))
+    require_nodejs()
+    from shiplap_cdk.terraform.module_files import write_module  # noqa: PLC0415 - it starts Node.js
+
+    with progress("synthesising"):
+        written = write_module(settings, to)
+    document = TerraformDocument(tuple(map(str, written.files)), written.resources, written.remarks)
+    emit(document, output, lambda: _view(document, to))
+    return 0
+
+
+def _view(document: TerraformDocument, to: Path) -> Text:
+    told = f"wrote {counted(document.resources, 'resource')} to {to}, {counted(len(document.files), 'file')}"
+    notes = [f"note: {remark}" for remark in document.remarks]
+    return Text("\n".join([told, *notes, f"It was never applied: read {to / 'README.md'} first."]))
