@@ -20,6 +20,7 @@ import msgspec
 from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict, TooManyRequests
 from shiplap_lab.api_server.api_resources import RESOURCES
 from shiplap_lab.api_server.discovery import discovery_document
+from shiplap_lab.api_server.openapi import check_fields, openapi_document
 from shiplap_lab.api_server.printed_tables import table, wants_table
 from shiplap_lab.api_server.scale_subresource import SCALED, scale_of, scaling_patch
 from shiplap_lab.api_server.server import ApiServer, ListOptions
@@ -159,7 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         owner = self.server.owner
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        found = discovery_document(urlsplit(self.path).path, owner.version) if self.command == "GET" else None
+        path = urlsplit(self.path).path if self.command == "GET" else ""
+        found = discovery_document(path, owner.version) or openapi_document(path, owner.version)
         if found is not None:
             self._send(200, found)
             return
@@ -202,8 +204,8 @@ class _Handler(BaseHTTPRequestHandler):
         if request.verb in ("get", "list") and request.subresource in ("", "status"):
             return 200, self._read(request, query)
         if request.verb == "create":
-            return 201, self._create(request, body)
-        return 200, self._change(request, body)
+            return 201, self._create(request, body, query)
+        return 200, self._change(request, body, query)
 
     def _read(self, request: ApiRequest, query: dict[str, str]) -> dict[str, Any]:
         api = self.server.owner.api
@@ -242,7 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
         include, now = query.get("includeObject", ""), self.server.owner.api.now
         return table(plural, items, now=now, metadata=metadata, include=include, headed=headed)
 
-    def _create(self, request: ApiRequest, body: dict[str, Any]) -> dict[str, Any]:
+    def _create(self, request: ApiRequest, body: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
         api = self.server.owner.api
         match request.target:
             case "pods/binding":
@@ -258,17 +260,20 @@ class _Handler(BaseHTTPRequestHandler):
                 return _success(201)
         if request.name:
             raise _not_allowed()
+        check_fields(request.resource, body, query)
         if RESOURCES[request.resource].has_status and request.resource != "nodes":
             body = {field: value for field, value in body.items() if field != "status"}  # written by itself, later
         return api.create(request.resource, body, request.namespace)
 
-    def _change(self, request: ApiRequest, body: dict[str, Any]) -> dict[str, Any]:
+    def _change(self, request: ApiRequest, body: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
         api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
         match request.verb, request.subresource:
             case "update", "" | "status" as subresource:
+                check_fields(plural, body, query, whole=not subresource)
                 return api.replace(plural, body, namespace, subresource=subresource)
             case "patch", "" | "status" as subresource:
                 strategic = self._is_strategic()
+                check_fields(plural, body, query, whole=False)
                 return api.patch(plural, name, body, namespace, strategic=strategic, subresource=subresource)
             case "delete", "":
                 uid = (body.get("preconditions") or {}).get("uid", "")

@@ -119,7 +119,7 @@ def instructions(kubeconfig: Path, page: str, contexts: Sequence[str]) -> str:
             "The region stays up until Ctrl-C. In another terminal:",
             f"  export KUBECONFIG={kubeconfig}",
             f"  kubectl get pods,nodes -A{others}",
-            "  kubectl create --validate=false -f POD.yaml   # a pod that fits nowhere gets a node",
+            "  kubectl apply -f POD.yaml   # a pod that fits nowhere gets a node",
             "  shiplap top --dev",
             f"The dashboard's widget: {page}",
         )
