@@ -190,8 +190,9 @@ SESSIONS ?= 1
 kills: setup ## Kill each function of `shiplap lab dev` KILLS times beside LOAD=8 busy processes, in SESSIONS=1 at once, and explain each standstill
 	@$(BIN)/python -m tools.kills --kills $(KILLS) --load $(LOAD) --sessions $(SESSIONS)
 
-docs: setup ## Write docs/reference/commands.md from the commands' own help, the tables of fields, and the Grafana dashboard
+docs: setup ## Write llms.txt, docs/reference/commands.md from the commands' own help, the tables of fields, and the Grafana dashboard
 	@$(BIN)/python tools/command_reference.py
+	@$(BIN)/python tools/llms_text.py
 	@$(BIN)/python tools/karpenter_fields.py
 	@$(BIN)/python tools/kubernetes_fields.py
 	@$(BIN)/python tools/remedy_table.py
