@@ -16,13 +16,15 @@ _LINK = re.compile(r"\[([^\]]+)\]\(([^)\s#]+)\)")
 
 
 def llms_text(index: str) -> str:
-    """The index's headings, and under each one line per page with what the index says of it."""
-    lines = [_HEAD]
+    """The index's headings that have pages, and under each one line per page with what the index says of it."""
+    lines, heading = [_HEAD], ""
     for line in index.splitlines():
         if line.startswith("## "):
-            lines.append(f"\n{line}\n")
+            heading = f"\n{line}\n"
         elif line.startswith(("| [", "* [")):
             note = line.strip("| ").rsplit(" | ", 1)[-1] if line.startswith("|") else line.partition("): ")[2]
+            lines += [heading] if heading else []
+            heading = ""
             lines += [f"- [{name}](docs/{path}): {note}" for name, path in _LINK.findall(line.rsplit(" | ", 1)[0])]
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 

@@ -128,7 +128,7 @@ class Scope:
 
 
 def is_function(value: Mapping[str, Any]) -> bool:
-    """Is this a reference or a function of CloudFormation, and no structure?"""
+    """True if this is a reference or a function of CloudFormation, and no structure."""
     return len(value) == 1 and all(name in {"Ref", "Condition"} or name.startswith("Fn::") for name in value)
 
 
