@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup dynamodb-local demo deploy-local test test-all deletable e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist helm release-check kills combinations conformance-scheduler conformance-karpenter
+.PHONY: help setup dynamodb-local demo deploy-local test test-all deletable e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs pictures upstream format clean lock simulate simulate-long mutants mutate fuzz model dist helm release-check kills combinations conformance-scheduler conformance-karpenter
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -198,6 +198,9 @@ docs: setup ## Write llms.txt, docs/reference/commands.md from the commands' own
 	@$(BIN)/python tools/remedy_table.py
 	@$(BIN)/python tools/ec2_fields.py
 	@$(BIN)/python tools/grafana_dashboard.py 2>/dev/null
+
+pictures: setup ## Draw the terminal of README anew from what the commands print now
+	@$(BIN)/python tools/terminal_picture.py
 
 upstream: setup ## What changed in the CRDs of another Karpenter release: KARPENTER=v1.16.0; writes docs/reference/karpenter-fields.md from it
 	@$(BIN)/python tools/karpenter_fields.py $(KARPENTER)
