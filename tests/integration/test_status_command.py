@@ -227,6 +227,15 @@ def test_a_page_shows_conditions_and_says_which_nodes_it_cannot_see(install: Ins
     assert "The nodes of prod cannot be read: " in made
 
 
+def test_figures_are_written_for_a_collector(install: Install, tmp_path: Path) -> None:
+    install.holds(status_of("prod", READY, BROKEN))
+    install.says("--bucket", BUCKET, "--openmetrics", str(tmp_path / "shiplap.prom"), code=1)
+    made = (tmp_path / "shiplap.prom").read_text().splitlines()
+    ready = [line for line in made if line.startswith("shiplap_node_class_ready{")]
+    assert sorted(line.rpartition(" ")[2] for line in ready) == ["0", "1"]
+    assert made[-1] == "# EOF"
+
+
 def test_each_pool_has_its_month_and_its_limits_in_one_unit() -> None:
     web = PoolUsage(
         "prod", "web", 14, 2, 1, 3.0, {"cpu": "99120m", "memory": "512Gi"}, {"cpu": "1000", "memory": "1Ti"}

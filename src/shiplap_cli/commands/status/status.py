@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -41,6 +42,10 @@ def status(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --redrive.")] = False,
     html: HtmlFile = None,
+    openmetrics: Annotated[
+        Path | None,
+        typer.Option(help="Also write the figures as OpenMetrics text, for Prometheus' textfile collector."),
+    ] = None,
     output: Output = Format.TABLE,
 ) -> int:
     """One screen of an install: node classes, pools and their limits, queues, functions, failures, learned capacity.
@@ -48,6 +53,8 @@ def status(
     Exit code 0 when every EC2NodeClass is ready, 1 when one is not or nothing is known yet, 2 for bad input.
 
     Example: shiplap status --cluster prod
+
+    Example: shiplap status --openmetrics /var/lib/node_exporter/shiplap.prom
 
     Example: shiplap status --redrive
     """
@@ -61,6 +68,10 @@ def status(
         now = time.time()
         pictures, missing = pictures_of(install, [each.cluster for each in document.clusters], now)
         write_page(html, status_report(document, metrics, pictures, missing, now))
+    if openmetrics is not None:
+        from shiplap_cli.render.openmetrics import openmetrics_text, write_openmetrics  # noqa: PLC0415 - asked for seldom
+
+        write_openmetrics(openmetrics, openmetrics_text(document, metrics))
     answer = msgspec.to_builtins(document) | msgspec.to_builtins(metrics)
     emit(answer, output, lambda: Group(*spaced([*_status_tables(document), *metrics_page(metrics)])))
     classes = [item for each in document.clusters for item in each.node_classes]
