@@ -136,9 +136,10 @@ def _empty_nodes(report: DevReport) -> Iterator[str]:
 
 
 TRY_NEXT = (
-    "shiplap lab dev --scenario spot-interruption   # AWS takes a node away; more: src/shiplap_lab/scenarios/bundled",
+    "shiplap lab dev --scenario spot-interruption   # AWS takes a node away",
+    "shiplap lab dev --keep                         # stays up, for kubectl and a browser",
     "shiplap lab simulate mixed --seed 7            # messages lost, functions dying, in virtual time",
-    "shiplap plan --context NAME --manifests examples/one-cluster/manifests   # your own cluster, with lists only",
+    "shiplap plan --context NAME                    # your own cluster and its NodePools, with lists only",
 )
 """Commands for those who have seen the demo."""
 
