@@ -244,7 +244,7 @@ def test_each_pool_has_its_month_and_its_limits_in_one_unit() -> None:
     made = status_report(StatusDocument((), ()), InstallMetrics(pool_use=(web, batch)), [], [], NOW)
     said = StringIO()
     Console(width=250, file=said).print(*metrics_page(InstallMetrics(pool_use=(web, batch))))
-    for shown in ("cpu 99.12 of 1000, memory 0.5Ti of 1Ti", "$2,190", "cpu 0 of 64", "$73.00"):
+    for shown in ("cpu 99.12 of 1000, memory 512Gi of 1024Gi", "$2,190", "cpu 0 of 64", "$73.00"):
         assert shown in made
         assert shown in said.getvalue()
 

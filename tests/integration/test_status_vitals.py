@@ -121,7 +121,7 @@ def test_pools_failures_and_what_was_learned(install: Install) -> None:
     assert found["learned"]["hourly"] == pytest.approx(0.096 * 0.3 / 8, rel=0.01)
     assert [queue["name"] for queue in found["queues"]] == ["provisioning", "lifecycle", "interruption"]
     page = " ".join(install.says().split())
-    assert "cpu 2 of 10, memory 8Gi of 1Ti, nodes 2 of 5" in page
+    assert "cpu 2 of 10, memory 8Gi of 1024Gi, nodes 2 of 5" in page
     assert "Failed within the last hour: 1" in page
     assert "Learned capacity: 1 entries of 1 nodes" in page
 

@@ -97,11 +97,11 @@ def format_amount(resource: str, amount: int) -> str:
 
 
 def format_part(resource: str, part: int, whole: int) -> str:
-    """Two canonical amounts in one unit, rounded to be read: `99.12 of 1000` cores, `1.5Gi of 4Gi`, `3 of 29`."""
+    """Two canonical amounts in one unit, rounded to be read: `99.12 of 1000` cores, `8Gi of 1024Gi`, `3 of 29`."""
     if resource == CPU:
         return f"{_rounded(part / 1000)} of {_rounded(whole / 1000)}"
     if resource in _BYTES or resource.startswith(HUGE_PAGES):
-        fitting = [(suffix, factor) for suffix, factor in _BINARY.items() if factor <= whole]
+        fitting = [(suffix, factor) for suffix, factor in _BINARY.items() if factor <= (min(part, whole) or whole)]
         suffix, factor = fitting[-1] if fitting else ("", 1)
         return f"{_rounded(part / factor)}{suffix} of {_rounded(whole / factor)}{suffix}"
     return f"{part} of {whole}"
