@@ -85,10 +85,8 @@ def check_fields(plural: str, body: Object, query: Mapping[str, str], *, whole: 
                 f"{field} is a {type(body[field]).__name__}, not an object",
                 status=400,
             )
-    if plural == "pods" and "spec" in body:
-        _check_containers(body["spec"] or {}, whole=whole)
-    elif plural == "pods" and whole:
-        _check_containers({}, whole=True)
+    if plural == "pods" and (whole or "spec" in body):
+        _check_containers(body.get("spec") or {}, whole=whole)
     if query.get("fieldValidation") != "Strict":
         return
     unknown = [f"metadata.{name}" for name in sorted((body.get("metadata") or {}).keys() - _METADATA)]
@@ -104,14 +102,15 @@ def check_fields(plural: str, body: Object, query: Mapping[str, str], *, whole: 
 
 
 def _check_containers(spec: Object, *, whole: bool) -> None:
+    if not whole and spec and "containers" not in spec:
+        return
     containers = spec.get("containers")
-    if whole or (not spec or "containers" in spec):
-        if not containers:
-            raise ClusterError("spec.containers: Required value", status=422)
-        if not isinstance(containers, list) or not all(isinstance(each, dict) for each in containers):
-            raise ClusterError(
-                'Pod in version "v1" cannot be handled as a Pod: spec.containers is not a list of objects', status=400
-            )
+    if not containers:
+        raise ClusterError("spec.containers: Required value", status=422)
+    if not isinstance(containers, list) or not all(isinstance(each, dict) for each in containers):
+        raise ClusterError(
+            'Pod in version "v1" cannot be handled as a Pod: spec.containers is not a list of objects', status=400
+        )
 
 
 def _root(item: Resource) -> str:

@@ -307,7 +307,7 @@ class _Handler(BaseHTTPRequestHandler):
         selection.test(RESOURCES[request.resource])  # a malformed selector is refused before the stream begins
         ends = monotonic() + (_number(query, "timeoutSeconds") or 1800)
         bookmark_at, told = monotonic() + owner.bookmark_s, version
-        headed = True
+        as_table, headed = self._is_table, True
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
@@ -321,7 +321,7 @@ class _Handler(BaseHTTPRequestHandler):
                 break
             for change in changes:
                 item = change.object
-                if self._is_table:
+                if as_table:
                     versions = {"resourceVersion": str(change.resource_version)}
                     item = self._printed(request.resource, [item], versions, query, headed=headed)
                     headed = False

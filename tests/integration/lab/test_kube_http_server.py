@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import msgspec
 import pytest
-import urllib3
 
 from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.cluster.watcher import change_batches
@@ -18,6 +16,7 @@ from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
 from tests.builders.pods import pod_object
+from tests.integration.lab.http_requests import HttpRequests
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -36,26 +35,14 @@ def http(server: ApiServer) -> Iterator[KubeHttpServer]:
 pod = partial(pod_object, labels={"app": "web"})
 
 
-class Raw:
-    """Requests without any client's help."""
-
-    def __init__(self, endpoint: str) -> None:
-        self._pool = urllib3.connection_from_url(endpoint)
-
-    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
-        data = body if isinstance(body, bytes) else msgspec.json.encode(body) if body is not None else None
-        response = self._pool.request(method, path, body=data, headers={"Content-Type": kind}, retries=False)
-        return response.status, response.json()
-
-
 @pytest.fixture
-def raw(http: KubeHttpServer) -> Iterator[Raw]:
-    asking = Raw(http.endpoint)
+def raw(http: KubeHttpServer) -> Iterator[HttpRequests]:
+    asking = HttpRequests(http.endpoint)
     yield asking
-    asking._pool.close()
+    asking.pool.close()
 
 
-def test_an_objects_life(raw: Raw) -> None:
+def test_an_objects_life(raw: HttpRequests) -> None:
     status, created = raw.ask("POST", PODS, pod("p"))
     assert (status, created["metadata"]["namespace"], created["status"]["phase"]) == (201, "default", "Pending")
     status, listed = raw.ask("GET", f"{PODS}?labelSelector=app%3Dweb&fieldSelector=spec.nodeName%3D")
@@ -74,14 +61,14 @@ def test_an_objects_life(raw: Raw) -> None:
     assert (status, answer["kind"], answer["reason"], answer["code"]) == (404, "Status", "NotFound", 404)
 
 
-def test_a_new_object_has_no_status_of_its_creators_unless_it_is_a_node(raw: Raw) -> None:
+def test_a_new_object_has_no_status_of_its_creators_unless_it_is_a_node(raw: HttpRequests) -> None:
     status, created = raw.ask("POST", PODS, {**pod("p"), "status": {"phase": "Running"}})
     assert (status, created["status"]["phase"]) == (201, "Pending")
     body = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1"}}}
     assert raw.ask("POST", "/api/v1/nodes", body)[1]["status"] == {"allocatable": {"cpu": "1"}}
 
 
-def test_binding_and_eviction(raw: Raw, server: ApiServer) -> None:
+def test_binding_and_eviction(raw: HttpRequests, server: ApiServer) -> None:
     server.create("pods", pod("p"))
     target = {"target": {"kind": "Node", "name": "n1"}}
     assert raw.ask("POST", f"{PODS}/p/binding", target)[0] == 201
@@ -102,14 +89,14 @@ def test_binding_and_eviction(raw: Raw, server: ApiServer) -> None:
 def test_pods_that_a_client_deletes_are_reported_as_they_were(server: ApiServer) -> None:
     deleted = []
     with KubeHttpServer(server, on_pod_deleted=lambda *pod: deleted.append(pod)) as running:
-        asking = Raw(running.endpoint)
+        asking = HttpRequests(running.endpoint)
         for name in ("a", "b"):
             server.create("pods", pod(name))
             server.bind(name, "n1", "default")
         assert asking.ask("POST", f"{PODS}/a/eviction", {"metadata": {"name": "a"}})[0] == 201
         assert asking.ask("DELETE", f"{PODS}/b")[0] == 200
         assert asking.ask("DELETE", f"{PODS}/c")[0] == 404
-        asking._pool.close()
+        asking.pool.close()
     told = [(item["metadata"]["name"], "deletionTimestamp" in item["metadata"], forced) for item, forced in deleted]
     assert told == [("a", False, False), ("b", False, True)]
 
@@ -134,16 +121,18 @@ def test_pods_that_a_client_deletes_are_reported_as_they_were(server: ApiServer)
     ],
 )
 def test_what_is_not_served_is_refused(
-    raw: Raw, server: ApiServer, method: str, path: str, body: object, kind: str, status: int
+    raw: HttpRequests, server: ApiServer, method: str, path: str, body: object, kind: str, status: int
 ) -> None:
     server.create("pods", pod("p"))
     found, answer = raw.ask(method, path, body, kind)
     assert (found, answer["code"], answer["status"]) == (status, status, "Failure")
 
 
-def test_a_watch_without_a_version_begins_with_what_exists_and_ends_in_time(raw: Raw, server: ApiServer) -> None:
+def test_a_watch_without_a_version_begins_with_what_exists_and_ends_in_time(
+    raw: HttpRequests, server: ApiServer
+) -> None:
     server.create("nodes", {"metadata": {"name": "n1"}})
-    response = raw._pool.request("GET", "/api/v1/nodes?watch=true&timeoutSeconds=1", retries=False)
+    response = raw.pool.request("GET", "/api/v1/nodes?watch=true&timeoutSeconds=1", retries=False)
     (line,) = response.data.splitlines()
     event = msgspec.json.decode(line)
     assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "n1")

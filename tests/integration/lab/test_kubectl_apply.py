@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 import pytest
-import urllib3
 
 from shiplap_lab.api_server.api_resources import RESOURCES
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
+from tests.integration.lab.http_requests import HttpRequests
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 PODS = "/api/v1/namespaces/default/pods"
@@ -47,24 +47,14 @@ def http(server: ApiServer) -> Iterator[KubeHttpServer]:
         yield running
 
 
-class Requests:
-    def __init__(self, endpoint: str) -> None:
-        self.pool = urllib3.connection_from_url(endpoint)
-
-    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
-        data = None if body is None else msgspec.json.encode(body)
-        response = self.pool.request(method, path, body=data, headers={"Content-Type": kind}, retries=False)
-        return response.status, response.json()
-
-
 @pytest.fixture
-def requests(http: KubeHttpServer) -> Iterator[Requests]:
-    asking = Requests(http.endpoint)
+def requests(http: KubeHttpServer) -> Iterator[HttpRequests]:
+    asking = HttpRequests(http.endpoint)
     yield asking
     asking.pool.close()
 
 
-def test_openapi_says_of_each_kind_that_the_server_validates_fields(requests: Requests) -> None:
+def test_openapi_says_of_each_kind_that_the_server_validates_fields(requests: HttpRequests) -> None:
     kinds = set()
     for root in requests.ask("GET", "/openapi/v3")[1]["paths"].values():
         for path in requests.ask("GET", root["serverRelativeURL"])[1]["paths"].values():
@@ -74,7 +64,7 @@ def test_openapi_says_of_each_kind_that_the_server_validates_fields(requests: Re
     assert requests.ask("GET", "/openapi/v3/apis/none/v1")[0] == 404
 
 
-def test_an_applied_deployment_is_changed_by_the_patch_that_kubectl_computes(requests: Requests) -> None:
+def test_an_applied_deployment_is_changed_by_the_patch_that_kubectl_computes(requests: HttpRequests) -> None:
     assert requests.ask("POST", f"{DEPLOYMENTS}?{STRICT}", DEPLOYMENT)[0] == 201
     order = {"$setElementOrder/containers": [{"name": "main"}, {"name": "beside"}]}
     changed = {"name": "main", "image": "pause:2"}
@@ -104,7 +94,7 @@ def test_an_applied_deployment_is_changed_by_the_patch_that_kubectl_computes(req
     ],
 )
 def test_a_broken_manifest_is_answered_with_a_status(
-    change: Any, status: int, words: str, requests: Requests, server: ApiServer
+    change: Any, status: int, words: str, requests: HttpRequests, server: ApiServer
 ) -> None:
     code, answer = requests.ask("POST", f"{PODS}?{STRICT}", {**POD, **change})
     assert (code, answer["kind"], answer["code"]) == (status, "Status", status)
@@ -117,14 +107,14 @@ def test_a_broken_manifest_is_answered_with_a_status(
     assert server.get("pods", "first")["spec"]["containers"] == [CONTAINER]
 
 
-def test_a_patch_of_labels_needs_no_containers(requests: Requests) -> None:
+def test_a_patch_of_labels_needs_no_containers(requests: HttpRequests) -> None:
     requests.ask("POST", f"{PODS}?{STRICT}", POD)
     patch = {"metadata": {"labels": {"a": "b"}}, "spec": {"priority": 1}}
     status, answer = requests.ask("PATCH", f"{PODS}/first?{STRICT}", patch, STRATEGIC)
     assert (status, answer["metadata"]["labels"], answer["spec"]["priority"]) == (200, {"a": "b"}, 1)
 
 
-def test_an_unknown_directive_is_refused(requests: Requests) -> None:
+def test_an_unknown_directive_is_refused(requests: HttpRequests) -> None:
     requests.ask("POST", f"{DEPLOYMENTS}?{STRICT}", DEPLOYMENT)
     status, answer = requests.ask("PATCH", f"{DEPLOYMENTS}/web", {"spec": {"$other": 1}}, STRATEGIC)
     assert (status, answer["kind"], answer["reason"]) == (422, "Status", "Invalid")

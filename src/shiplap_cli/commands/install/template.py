@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +10,8 @@ import typer
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
-from shiplap_cdk.install_document import read
-from shiplap_cdk.nodejs import require_nodejs
+from shiplap_cli.commands.install.synthesis_inputs import check_synthesis
 from shiplap_cli.output import Format, Output, Printed, counted, emit, progress
-from shiplap_lab.emulated_aws.cdk import executable
 
 _BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PLACEHOLDER = re.compile(r"\$\{AWS::(AccountId|Region)\}")
@@ -55,9 +52,7 @@ def template(
     """
     if bucket and not _BUCKET_NAME.fullmatch(_PLACEHOLDER.sub("1" * 12, bucket)):
         raise InvalidInput("--bucket", f"{bucket!r} is no name of a bucket")
-    read(settings)  # what is wrong with it is said before Node.js is started
-    os.environ.setdefault("JSII_NODE", str(executable()))
-    require_nodejs()
+    check_synthesis(settings)
     from shiplap_cdk.plain_template import write_template  # noqa: PLC0415 - it starts Node.js
 
     with progress("synthesising"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +9,8 @@ import typer
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
-from shiplap_cdk.install_document import read
-from shiplap_cdk.nodejs import require_nodejs
+from shiplap_cli.commands.install.synthesis_inputs import check_synthesis
 from shiplap_cli.output import Format, Output, Printed, counted, emit, progress
-from shiplap_lab.emulated_aws.cdk import executable
 
 
 class TerraformDocument(Printed, frozen=True):
@@ -40,9 +37,7 @@ def terraform(
     """
     if to.exists() and not to.is_dir():
         raise InvalidInput("--to", f"{str(to)!r} is a file: name a folder")
-    read(settings)  # what is wrong with it is said before Node.js is started
-    os.environ.setdefault("JSII_NODE", str(executable()))
-    require_nodejs()
+    check_synthesis(settings)
     from shiplap_cdk.terraform.module_files import write_module  # noqa: PLC0415 - it starts Node.js
 
     with progress("synthesising"):
