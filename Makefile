@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup dynamodb-local demo deploy-local test test-all deletable e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs pictures upstream format clean lock simulate simulate-long mutants mutate fuzz model dist helm release-check kills combinations conformance-scheduler conformance-karpenter
+.PHONY: help setup dynamodb-local demo deploy-local test test-all deletable e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs site pictures upstream format clean lock simulate simulate-long mutants mutate fuzz model dist helm release-check kills combinations conformance-scheduler conformance-karpenter
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,6 +47,12 @@ build/parliament/.ready: .venv/.ready requirements/parliament.txt
 	@echo "setup: 5 of 5, a linter of policies, for the tests"
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/parliament
 	@$(BIN)/uv pip sync --quiet --require-hashes --python build/parliament/bin/python requirements/parliament.txt
+	@touch $@
+
+# MkDocs has an environment of its own for the same reason; setup leaves it out.
+build/mkdocs/.ready: .venv/.ready requirements/site.txt
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/mkdocs
+	@$(BIN)/uv pip sync --quiet --require-hashes --python build/mkdocs/bin/python requirements/site.txt
 	@touch $@
 
 $(CATALOG): .venv/.ready tools/build_catalog.py layers/shiplap/python/shiplap/instances/catalog/ec2_catalog.py
@@ -199,6 +205,9 @@ docs: setup ## Write llms.txt, docs/reference/commands.md from the commands' own
 	@$(BIN)/python tools/ec2_fields.py
 	@$(BIN)/python tools/grafana_dashboard.py 2>/dev/null
 
+site: setup build/mkdocs/.ready ## The documentation as a site in build/site, with search; a link that leads nowhere fails it
+	@$(BIN)/python -m tools.documentation_site
+
 pictures: setup ## Draw the terminal of README anew from what the commands print now
 	@$(BIN)/python tools/terminal_picture.py
 
@@ -219,7 +228,7 @@ release-check: setup ## What a release lacks, one line each
 	@$(BIN)/python -m tools.release_check
 
 lock: .venv/.ready ## Lock the newest versions of all dependencies, with hashes and without addresses
-	@for name in dev lambda bootstrap parliament; do \
+	@for name in dev lambda bootstrap parliament site; do \
 	  constraint=$$([ $$name = dev ] || echo "-c requirements/dev.txt"); \
 	  $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    $$constraint requirements/$$name.in -o requirements/$$name.txt; done
