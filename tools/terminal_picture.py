@@ -6,6 +6,7 @@ so that the picture changes only when the output does.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -63,9 +64,9 @@ SESSION = (
 def answers() -> list[tuple[str, str]]:
     """Each command as typed, and what it prints, with its colours."""
     shiplap = Path(sys.executable).with_name("shiplap")
-    environment = os.environ | {"COLUMNS": str(_COLUMNS), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     found = []
     with tempfile.TemporaryDirectory() as folder:
+        environment = _environment(folder)
         (Path(folder) / "workloads.yaml").write_text(WORKLOADS)
         (Path(folder) / "nodepools").symlink_to(MANIFESTS)
         for typed, lines in SESSION:
@@ -80,9 +81,15 @@ def answers() -> list[tuple[str, str]]:
     return found
 
 
+def _environment(home: str) -> dict[str, str]:
+    """An environment without credentials, a kubeconfig or settings of the person who draws: the answer is the same."""
+    paths = {name: os.environ[name] for name in ("PATH", "VIRTUAL_ENV") if name in os.environ}
+    return paths | {"HOME": home, "COLUMNS": str(_COLUMNS), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+
+
 def picture(session: list[tuple[str, str]]) -> str:
     """The session as an SVG whose lines appear one after the other, and begin again at the end."""
-    console = Console(record=True, width=_COLUMNS, file=open(os.devnull, "w"), color_system="truecolor")  # noqa: PTH123, SIM115 - closed with the process
+    console = Console(record=True, width=_COLUMNS, file=io.StringIO(), color_system="truecolor")
     moments: list[float] = []
     now = 0.5
     for typed, answer in session:

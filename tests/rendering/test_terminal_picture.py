@@ -9,13 +9,25 @@ import pytest
 
 from tests.browser import Browser, running
 from tests.rendering.shades import shades
-from tools.terminal_picture import FILE
+from tools.terminal_picture import FILE, answers, picture
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with running() as found:
         yield found
+
+
+def test_it_shows_what_the_commands_print_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What a person has set must not get into it.
+    for name, value in (
+        ("AWS_PROFILE", "other"),
+        ("AWS_REGION", "us-east-1"),
+        ("KUBECONFIG", "/nowhere"),
+        ("COLUMNS", "40"),
+    ):
+        monkeypatch.setenv(name, value)
+    assert FILE.read_text() == picture(answers()) + "\n", "`make pictures` draws it anew"
 
 
 def test_every_line_has_its_moment_and_nothing_is_loaded() -> None:
