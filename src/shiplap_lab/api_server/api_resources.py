@@ -19,9 +19,9 @@ class Resource(msgspec.Struct, frozen=True):
     fields: frozenset[str] = _ANY
 
     @property
-    def is_custom(self) -> bool:
-        """True if a CRD defines the resource: then the server counts how often its spec has changed."""
-        return self.group.startswith(("karpenter.", "autoscaling.x-k8s.io"))
+    def counts_generation(self) -> bool:
+        """True if the server counts how often an object's spec has changed: of workloads, and where a CRD says so."""
+        return self.group.startswith(("karpenter.", "autoscaling.x-k8s.io", "apps", "batch"))
 
     @property
     def api_version(self) -> str:
@@ -66,6 +66,8 @@ RESOURCES = {
         Resource("", "v1", "replicationcontrollers", "ReplicationController", has_status=True),
         Resource("apps", "v1", "daemonsets", "DaemonSet", has_status=True),
         Resource("apps", "v1", "deployments", "Deployment", has_status=True),
+        Resource("apps", "v1", "controllerrevisions", "ControllerRevision"),
+        Resource("batch", "v1", "jobs", "Job", has_status=True, fields=_ANY | {"status.successful"}),
         Resource("apps", "v1", "replicasets", "ReplicaSet", has_status=True),
         Resource("apps", "v1", "statefulsets", "StatefulSet", has_status=True),
         Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", has_status=True),

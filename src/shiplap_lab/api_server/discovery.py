@@ -8,6 +8,8 @@ from shiplap_lab.api_server.api_resources import RESOURCES, Resource
 from shiplap_lab.api_server.scale_subresource import SCALED
 
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+_ALL = frozenset({"pods", "services", "deployments", "replicasets", "daemonsets", "statefulsets", "jobs"})
+"""The resources that `kubectl get all` shows."""
 _SHORT_NAMES = {
     "configmaps": ["cm"],
     "daemonsets": ["ds"],
@@ -75,7 +77,7 @@ def _entries(item: Resource) -> list[dict[str, Any]]:
         "kind": item.kind,
         "verbs": _VERBS,
         "shortNames": _SHORT_NAMES.get(item.plural, []),
-        "categories": ["all"] if item.plural in ("pods", "deployments", "daemonsets", "statefulsets") else [],
+        "categories": ["all"] if item.plural in _ALL else [],
     }
     below = {"singularName": "", "namespaced": item.namespaced, "verbs": ["get", "patch", "update"]}
     entries = [entry]

@@ -34,13 +34,16 @@ def strategic_merge(target: Any, patch: Any) -> Any:
     """As `json_merge`, with lists of keyed objects merged item by item and finalizers joined.
 
     `$setElementOrder`, which kubectl adds to each list that it merges, changes no content and is passed over; an item
-    with `$patch: delete` goes, and `$retainKeys` keeps only the fields it names.
+    with `$patch: delete` goes, `$patch: replace` leaves nothing of what was there, and `$retainKeys` keeps only the
+    fields it names.
 
     Raises:
         ClusterError: status 422, the patch holds another `$` directive, or a list of the wrong kind.
     """
     if not isinstance(patch, dict):
         return patch
+    if patch.get("$patch") == "replace":
+        return {key: value for key, value in patch.items() if key != "$patch"}
     merged = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if key.startswith("$setElementOrder/") or key == "$retainKeys":

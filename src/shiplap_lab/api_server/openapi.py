@@ -37,6 +37,7 @@ _WITH_SPEC = frozenset(
         "daemonsets",
         "deployments",
         "replicasets",
+        "jobs",
         "statefulsets",
         "replicationcontrollers",
         "poddisruptionbudgets",

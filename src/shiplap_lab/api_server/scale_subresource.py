@@ -10,6 +10,8 @@ from shiplap_lab.api_server.changelog import Object
 SCALED = frozenset({"deployments", "replicasets", "statefulsets", "replicationcontrollers"})
 """The resources that have the subresource."""
 
+_MOST = 2**31 - 1
+
 
 def scale_of(item: Object) -> dict[str, Any]:
     """The Scale of a workload: how many pods it wants and has."""
@@ -34,9 +36,9 @@ def scaling_patch(body: Object) -> dict[str, Any]:
     """
     spec, metadata = body.get("spec"), body.get("metadata")
     replicas = spec.get("replicas") if isinstance(spec, dict) else None
-    if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 0:
+    if isinstance(replicas, bool) or not isinstance(replicas, int) or not 0 <= replicas <= _MOST:
         raise ClusterError(
-            f"spec.replicas: Invalid value: {replicas!r}: must be a whole number greater than or equal to 0", status=422
+            f"spec.replicas: Invalid value: {replicas!r}: must be a whole number from 0 to {_MOST}", status=422
         )
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     precondition = {"metadata": {"resourceVersion": version}} if version else {}

@@ -79,6 +79,15 @@ def _compiled(selection: ListOptions, resource: Resource) -> Test:
 
 
 EVERYTHING = ListOptions()
+
+Admission = Callable[[str, Object, Object | None], Object]
+"""Makes what is stored of an object that a client sends: given the plural, the object, and what it replaces."""
+
+
+def _as_it_is(_plural: str, item: Object, _before: Object | None) -> Object:
+    return item
+
+
 _NONE: tuple[Object, None] = ({}, None)
 
 
@@ -116,7 +125,7 @@ class ApiServer:
         """The server's time, in epoch seconds."""
         return self._clock.now()
 
-    def create(self, plural: str, body: Object, namespace: str = "") -> Object:
+    def create(self, plural: str, body: Object, namespace: str = "", *, admit: Admission = _as_it_is) -> Object:
         """Store a new object. A uid that is given is kept, so that tests can name it; real API servers choose one.
 
         Raises:
@@ -136,9 +145,10 @@ class ApiServer:
             key = _key(metadata.get("namespace", ""), name)
             if key in self._objects[plural]:
                 raise ObjectConflict(f'{plural} "{name}" already exists', status=409)
-            if resource.is_custom:
+            if resource.counts_generation:
                 metadata["generation"] = 1
             item = {"apiVersion": resource.api_version, "kind": resource.kind, **body, "metadata": metadata}
+            item = admit(plural, item, None)
             if plural == "pods":
                 item = stored_pods.defaulted(item, self._now())
             return self._write("ADDED", plural, key, item)
@@ -195,7 +205,15 @@ class ApiServer:
         self._typed[uid] = (item, made)
         return made  # type: ignore[no-any-return]
 
-    def replace(self, plural: str, body: Object, namespace: str = "", *, subresource: str = "") -> Object:
+    def replace(
+        self,
+        plural: str,
+        body: Object,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        admit: Admission = _as_it_is,
+    ) -> Object:
         """Put an object in the place of the one of its name, refused when its resourceVersion is not current.
 
         Raises:
@@ -205,7 +223,7 @@ class ApiServer:
         metadata = body["metadata"]
         with self._lock:
             current = self.get(plural, metadata["name"], namespace or metadata.get("namespace", ""))
-            return self._update(plural, current, _copied(body), subresource)
+            return self._update(plural, current, _copied(body), subresource, admit)
 
     def apply(self, body: Object) -> Object:
         """Create an object, or put it, status included, in the place of the one of its kind and name."""
@@ -229,6 +247,7 @@ class ApiServer:
         *,
         strategic: bool = False,
         subresource: str = "",
+        admit: Admission = _as_it_is,
     ) -> Object:
         """Merge a patch into an object; a resourceVersion or uid in it is a precondition.
 
@@ -243,7 +262,26 @@ class ApiServer:
             if uid and uid != current["metadata"]["uid"]:
                 message = f'{plural} "{name}" is invalid: metadata.uid: Invalid value: "{uid}": field is immutable'
                 raise ObjectConflict(message, status=422)
-            return self._update(plural, current, merge(current, _copied(patch)), subresource)
+            return self._update(plural, current, merge(current, _copied(patch)), subresource, admit)
+
+    def change(
+        self,
+        plural: str,
+        name: str,
+        changed: Callable[[Object], Object],
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        admit: Admission = _as_it_is,
+    ) -> Object:
+        """Put what a function makes of an object in its place.
+
+        Raises:
+            ObjectNotFound, ObjectConflict: as `replace` does.
+        """
+        with self._lock:
+            current = self.get(plural, name, namespace)
+            return self._update(plural, current, _copied(changed(current)), subresource, admit)
 
     def delete(
         self, plural: str, name: str, namespace: str = "", *, grace_s: int | None = None, uid: str = ""
@@ -340,7 +378,9 @@ class ApiServer:
             self._log.compact(keep)
             self._lists.clear()
 
-    def _update(self, plural: str, current: Object, wanted: Object, subresource: str) -> Object:
+    def _update(
+        self, plural: str, current: Object, wanted: Object, subresource: str, admit: Admission = _as_it_is
+    ) -> Object:
         metadata, wanted_meta = current["metadata"], wanted.get("metadata") or {}
         for field in ("resourceVersion", "uid"):
             if wanted_meta.get(field) and wanted_meta[field] != metadata[field]:
@@ -358,8 +398,9 @@ class ApiServer:
                 result.pop("status", None)
                 if "status" in current:
                     result["status"] = current["status"]
-            if RESOURCES[plural].is_custom and result.get("spec") != current.get("spec"):
-                result["metadata"]["generation"] = metadata["generation"] + 1
+            result = admit(plural, result, current)
+            if RESOURCES[plural].counts_generation and result.get("spec") != current.get("spec"):
+                result["metadata"]["generation"] = metadata.get("generation", 0) + 1
         if plural == "pods" and result["spec"].get("nodeName") != current["spec"].get("nodeName"):
             raise ClusterError("spec.nodeName: Forbidden: pods are assigned by their binding", status=422)
         if plural == "pods" and stored_pods.nominated_too_late(current, result):

@@ -102,10 +102,12 @@ class ReplicaController:
     """Keeps the number of pods of ReplicaSets and StatefulSets: as `scale` says, else as many as users have created.
 
     A pod of a ReplicaSet is replaced when it is to end; one of a StatefulSet when it has ended, under the same name.
-    Without `adopts`, sets that were not scaled are left alone.
+    Only sets whose uid `adopts` are kept if they were not scaled: a stored set has a controller of its own.
     """
 
-    def __init__(self, server: ApiServer, informer: Informer, *, adopts: bool = True) -> None:
+    def __init__(
+        self, server: ApiServer, informer: Informer, *, adopts: Callable[[str], bool] = lambda _uid: True
+    ) -> None:
         self._server = server
         self._adopts = adopts
         self._sets: dict[_SetKey, _PodSet] = {}
@@ -163,7 +165,7 @@ class ReplicaController:
             return
         known = self._sets.get((owner.kind, owner.uid))
         if known is None:
-            new_pod = self._copies(pod, owner) if self._adopts else None
+            new_pod = self._copies(pod, owner) if self._adopts(owner.uid) else None
             if new_pod is None:
                 return
             known = self._sets[owner.kind, owner.uid] = _PodSet(new_pod)

@@ -20,11 +20,14 @@ import msgspec
 from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict, TooManyRequests
 from shiplap_lab.api_server.api_resources import RESOURCES
 from shiplap_lab.api_server.discovery import discovery_document
+from shiplap_lab.api_server.json_patches import json_patch
 from shiplap_lab.api_server.openapi import check_fields, openapi_document
 from shiplap_lab.api_server.printed_tables import table, wants_table
 from shiplap_lab.api_server.scale_subresource import SCALED, scale_of, scaling_patch
 from shiplap_lab.api_server.server import ApiServer, ListOptions
+from shiplap_lab.api_server.stored_workloads import admitted
 from shiplap_lab.cluster_simulator.access import ApiRequest, PolicyRule, allowed, parse
+from shiplap_lab.cluster_simulator.workloads.garbage_collector import FOREGROUND, ORPHAN, OWNERS, delete
 
 _REASONS = {
     400: "BadRequest",
@@ -39,6 +42,12 @@ _REASONS = {
     429: "TooManyRequests",
     504: "Timeout",
 }
+_MERGES = {"application/merge-patch+json": False, "application/strategic-merge-patch+json": True}
+"""Types of merge patches, and whether they are strategic."""
+
+_FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+"""By the propagation policy of a deletion."""
+
 _POLL_S = 0.2
 """How often an idle watch looks whether the server is being stopped."""
 
@@ -174,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
             if request.verb == "watch":
                 self._watch(request, query)
             else:
-                status, answer = self._answer(request, query, _decoded(body))
+                status, answer = self._answer(request, query, body)
                 self._send(status, answer)
         except ClusterError as error:
             self._send(error.status or 500, _status(error))
@@ -196,9 +205,14 @@ class _Handler(BaseHTTPRequestHandler):
                 status=403,
             )
 
-    def _answer(self, request: ApiRequest, query: dict[str, str], body: dict[str, Any]) -> tuple[int, Any]:
+    def _answer(self, request: ApiRequest, query: dict[str, str], raw: bytes) -> tuple[int, Any]:
         if request.target == "pods/log":
             raise ClusterError("the pods of a simulated cluster run no containers, so they have no logs", status=405)
+        if query.get("dryRun"):
+            raise ClusterError("the simulated API server stores what it accepts: use --dry-run=client", status=400)
+        if request.verb == "patch":
+            return 200, self._patch(request, raw, query)
+        body = _decoded(raw)
         if request.subresource == "scale" and request.resource in SCALED:
             return 200, self._scale(request, body)
         if request.verb in ("get", "list") and request.subresource in ("", "status"):
@@ -263,43 +277,62 @@ class _Handler(BaseHTTPRequestHandler):
         check_fields(request.resource, body, query)
         if RESOURCES[request.resource].has_status and request.resource != "nodes":
             body = {field: value for field, value in body.items() if field != "status"}  # written by itself, later
-        return api.create(request.resource, body, request.namespace)
+        return api.create(request.resource, body, request.namespace, admit=admitted)
 
     def _change(self, request: ApiRequest, body: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
         api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
         match request.verb, request.subresource:
             case "update", "" | "status" as subresource:
                 check_fields(plural, body, query, whole=not subresource)
-                return api.replace(plural, body, namespace, subresource=subresource)
-            case "patch", "" | "status" as subresource:
-                strategic = self._is_strategic()
-                check_fields(plural, body, query, whole=False)
-                return api.patch(plural, name, body, namespace, strategic=strategic, subresource=subresource)
+                return api.replace(plural, body, namespace, subresource=subresource, admit=admitted)
             case "delete", "":
                 uid = (body.get("preconditions") or {}).get("uid", "")
                 before = api.get(plural, name, namespace)
+                finalizer = _FINALIZERS.get(body.get("propagationPolicy") or query.get("propagationPolicy") or "", "")
+                if finalizer and plural in OWNERS:
+                    return delete(api, plural, name, namespace, finalizer)
                 answer = api.delete(plural, name, namespace, grace_s=body.get("gracePeriodSeconds"), uid=uid)
                 if plural == "pods":
                     self.server.owner.on_pod_deleted(before, True)
                 return answer
         raise _not_allowed()
 
+    def _patch(self, request: ApiRequest, raw: bytes, query: dict[str, str]) -> dict[str, Any]:
+        api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
+        kind = self.headers.get("Content-Type", "").partition(";")[0]
+        if request.subresource == "scale" and plural in SCALED:
+            if kind not in _MERGES:
+                raise _unsupported(kind)
+            item = api.patch(plural, name, scaling_patch(_decoded(raw)), namespace)
+            return scale_of(item)
+        if request.subresource not in ("", "status"):
+            raise _not_allowed()
+        if kind == "application/json-patch+json":
+            operations = _json(raw)
+
+            def changed(current: dict[str, Any]) -> dict[str, Any]:
+                result = json_patch(current, operations)
+                if not isinstance(result, dict):
+                    raise ClusterError("the patch leaves nothing that is an object", status=400)
+                check_fields(plural, result, query)
+                return result
+
+            return api.change(plural, name, changed, namespace, subresource=request.subresource, admit=admitted)
+        if kind not in _MERGES:
+            raise _unsupported(kind)
+        body, strategic = _decoded(raw), _MERGES[kind]
+        check_fields(plural, body, query, whole=False)
+        return api.patch(
+            plural, name, body, namespace, strategic=strategic, subresource=request.subresource, admit=admitted
+        )
+
     def _scale(self, request: ApiRequest, body: dict[str, Any]) -> dict[str, Any]:
         api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
-        item = api.get(plural, name, namespace)
-        if request.verb in ("update", "patch"):
-            if request.verb == "patch":
-                self._is_strategic()  # refuses a type of patch that is not served
-            item = api.patch(plural, name, scaling_patch(body), namespace)
-        elif request.verb != "get":
+        if request.verb == "get":
+            return scale_of(api.get(plural, name, namespace))
+        if request.verb != "update":
             raise _not_allowed()
-        return scale_of(item)
-
-    def _is_strategic(self) -> bool:
-        kind = self.headers.get("Content-Type", "").partition(";")[0]
-        if kind not in ("application/merge-patch+json", "application/strategic-merge-patch+json"):
-            raise ClusterError(f"the body of the request was in an unsupported format: {kind!r}", status=415)
-        return "strategic" in kind
+        return scale_of(api.patch(plural, name, scaling_patch(body), namespace))
 
     def _watch(self, request: ApiRequest, query: dict[str, str]) -> None:
         owner, version = self.server.owner, query.get("resourceVersion", "")
@@ -361,10 +394,21 @@ def _number(query: dict[str, str], name: str) -> int:
 
 
 def _decoded(body: bytes) -> dict[str, Any]:
+    decoded = _json(body) if body else {}
+    if not isinstance(decoded, dict):
+        raise ClusterError("the request body is not a JSON object", status=400)
+    return decoded
+
+
+def _json(body: bytes) -> Any:
     try:
-        return msgspec.json.decode(body, type=dict[str, Any]) if body else {}
+        return msgspec.json.decode(body)
     except msgspec.DecodeError as error:
         raise ClusterError(f"the request body is not a JSON object: {error}", status=400) from error
+
+
+def _unsupported(kind: str) -> ClusterError:
+    return ClusterError(f"the body of the request was in an unsupported format: {kind!r}", status=415)
 
 
 def _not_allowed() -> ClusterError:

@@ -19,6 +19,7 @@ from shiplap_lab.cluster_simulator.informer import Informer, Kept
 from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler
 from shiplap_lab.cluster_simulator.kubelet import Kubelets, M, NodeSource
 from shiplap_lab.cluster_simulator.machines import BootedMachines, Delays, Hardware, Machine
+from shiplap_lab.cluster_simulator.workloads.workload_controllers import WorkloadControllers
 
 _STEP_S = 0.05
 
@@ -26,7 +27,8 @@ _STEP_S = 0.05
 class SimulatedCluster(Generic[M]):
     """One cluster. Its controllers look for changes at each `step`; machines act when their events are due.
 
-    While `is_down` the API server answers nobody. `most` and `scheduling_events` are for the Scheduler.
+    While `is_down` the API server answers nobody. `most` and `scheduling_events` are for the Scheduler. With
+    `workloads`, Deployments and other stored workloads have controllers, too.
     """
 
     def __init__(
@@ -40,12 +42,16 @@ class SimulatedCluster(Generic[M]):
         most: int = 0,
         scheduling_events: bool = True,
         recreate_pods: bool = True,
+        workloads: bool = False,
     ) -> None:
         self.name = name
         self.server = server
         self.informer = Informer(server, self._changed)
         self.kubelets = Kubelets(server, self.informer, events, nodes, is_down)
-        self.replicas = ReplicaController(server, self.informer, adopts=recreate_pods)
+        self._workloads = WorkloadControllers(server) if workloads else None
+        self.replicas = ReplicaController(
+            server, self.informer, adopts=lambda uid: recreate_pods and not self._is_stored(uid)
+        )
         self._daemon_sets = DaemonSetController(server, self.informer)
         self.scheduler = Scheduler(server, most=most, events=scheduling_events)
         self._events, self._is_down = events, is_down
@@ -61,6 +67,8 @@ class SimulatedCluster(Generic[M]):
         version = self.server.resource_version
         self.informer.refresh()
         self._daemon_sets.step()
+        if self._workloads is not None:
+            self._workloads.step()
         self.replicas.step()
         with self.server.at_once():  # whoever reads pods sees all that wait, however fast this machine is
             self.scheduler.step(self._events.now())
@@ -72,7 +80,8 @@ class SimulatedCluster(Generic[M]):
     @property
     def is_resting(self) -> bool:
         """True if the next step does nothing."""
-        return self.server.resource_version == self._at_rest and self.replicas.is_settled
+        settled = self._workloads is None or self._workloads.is_settled
+        return settled and self.server.resource_version == self._at_rest and self.replicas.is_settled
 
     def pending(self) -> list[Pod]:
         """Pods without a node, as of the last look."""
@@ -81,6 +90,9 @@ class SimulatedCluster(Generic[M]):
     def pending_uids(self) -> list[str]:
         """Of the same pods, in any order."""
         return [pod.metadata.uid for pod in self._waiting.values()]
+
+    def _is_stored(self, uid: str) -> bool:
+        return self._workloads is not None and self._workloads.has_had(uid)
 
     def _changed(self, plural: str, key: str, before: Kept | None, after: Kept | None) -> None:  # noqa: ARG002
         if plural != "pods":
@@ -94,7 +106,7 @@ class SimulatedCluster(Generic[M]):
 class PolledCluster:
     """A SimulatedCluster whose machines are read from lists. `machines` may hold the ended ones or leave them out.
 
-    `recreate_pods`: pods of ReplicaSets and StatefulSets come back when they are deleted.
+    `recreate_pods`: pods of ReplicaSets and StatefulSets that are not stored come back when they are deleted.
     """
 
     def __init__(
@@ -112,7 +124,7 @@ class PolledCluster:
         self._machines = machines
         self._running: dict[str, Machine] = {}
         nodes = BootedMachines(hardware, delays, joins, version)
-        self._cluster = SimulatedCluster("", server, self._events, nodes, recreate_pods=recreate_pods)
+        self._cluster = SimulatedCluster("", server, self._events, nodes, recreate_pods=recreate_pods, workloads=True)
 
     @property
     def broken(self) -> dict[str, str]:

@@ -212,6 +212,11 @@ class LocalRegion:
         answer = _invoke(self._functions, self._deployed.functions["widget"], {})
         return msgspec.json.decode(answer, type=str)
 
+    def version(self) -> str:
+        """Of everything that API servers and EC2 tell."""
+        machines = hash(tuple((item.id, item.state) for item in self._instances))
+        return "-".join((*(server.resource_version for server in self._servers.values()), f"{machines:x}"))
+
     @property
     def endpoints(self) -> dict[str, str]:
         """The addresses of the clusters' API servers, by name."""

@@ -43,6 +43,9 @@ class Kept:
     def widget(self) -> str:
         return "<p>nodes</p>"
 
+    def version(self) -> str:
+        return "1"
+
 
 def test_each_cluster_has_its_minute_until_it_is_interrupted() -> None:
     region = Kept(ends_at=150.0)
@@ -70,8 +73,15 @@ def test_the_kubeconfig_names_every_cluster(tmp_path: Path) -> None:
     assert [item["context"]["cluster"] for item in written["contexts"]] == ["a", "b"]
 
 
+def read(address: str) -> str:
+    with urlopen(address) as answer:  # noqa: S310 - loopback
+        text: str = answer.read().decode()
+        return text
+
+
 def test_the_page_shows_the_widget_and_why_it_cannot_be_drawn() -> None:
     answers: list[str | ShiplapError] = ["<p>nodes</p>", ShiplapError("function widget failed")]
+    versions = ["1", "2"]
 
     def draw() -> str:
         answer = answers.pop(0)
@@ -79,14 +89,62 @@ def test_the_page_shows_the_widget_and_why_it_cannot_be_drawn() -> None:
             raise answer
         return answer
 
-    with widget_page(draw) as address:
-        with urlopen(address) as answer:  # noqa: S310 - loopback
-            assert "<p>nodes</p>" in answer.read().decode()
+    with widget_page(draw, lambda: versions.pop(0)) as address:
+        assert "<p>nodes</p>" in read(address)
         with pytest.raises(HTTPError) as caught:
             urlopen(address)  # noqa: S310 - loopback
         with caught.value as refused:
             assert "function widget failed" in refused.read().decode()
     assert "widget-page" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_the_widget_is_drawn_once_for_each_version() -> None:
+    drawn: list[str] = []
+    version = ["1"]
+
+    def draw() -> str:
+        drawn.append(version[0])
+        return f"<p>{version[0]}</p>"
+
+    with widget_page(draw, lambda: version[0]) as address:
+        assert [read(f"{address}widget") for _ in range(3)] == 3 * ["<p>1</p>"]
+        assert "fetch(path)" in read(address)
+        version[0] = "2"
+        assert read(f"{address}widget") == "<p>2</p>"
+    assert drawn == ["1", "2"]
+
+
+def test_a_page_hears_of_a_change_when_it_happens() -> None:
+    looks: list[str] = []
+
+    def version() -> str:
+        looks.append("2" if len(looks) > 3 else "1")
+        return looks[-1]
+
+    with widget_page(lambda: "", version) as address:
+        assert read(f"{address}version?seen=other") == "1"
+        assert read(f"{address}version?seen=1") == "2"
+    assert looks == ["1", "1", "1", "1", "2"]
+
+
+def test_a_page_that_hears_of_nothing_draws_anew_after_a_while() -> None:
+    """A claim may change without a change of any object."""
+    drawn: list[int] = []
+    looks: list[int] = []
+
+    def draw() -> str:
+        drawn.append(len(drawn))
+        return ""
+
+    def version() -> str:
+        looks.append(len(looks))
+        return "1"
+
+    with widget_page(draw, version, look_s=0.0) as address:
+        read(f"{address}widget")
+        assert read(f"{address}version?seen=1") == "1"
+        read(f"{address}widget")
+    assert (len(drawn), len(looks) > 40) == (2, True)
 
 
 def test_the_instructions_name_what_is_there(tmp_path: Path) -> None:

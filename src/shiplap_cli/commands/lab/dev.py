@@ -52,6 +52,7 @@ def dev(
         raise InvalidInput("--keep", "--once ends when the scenario is done: give one of both")
     loaded = load(name)
     live = not once and output is Format.TABLE
+    moving = live and SafeConsole().is_terminal
 
     def after(played: Played, stage: LocalRegion) -> dev_report.DevReport:
         result = _report(played, stage)
@@ -61,7 +62,7 @@ def dev(
         return result
 
     with ended_by_signals():
-        result = _play_live(loaded, after) if live else _play_quietly(loaded, after)
+        result = _play_live(loaded, after) if moving else _play_quietly(loaded, after)
     if not keep:
         emit(result, output, lambda: _page(result, try_next=live))
     return 0 if all(result.invariants.values()) else 1
@@ -77,14 +78,14 @@ def _page(result: dev_report.DevReport, *, try_next: bool) -> RenderableType:
 def _stay(stage: LocalRegion) -> None:
     """Go on until Ctrl-C; what to do meanwhile goes to stderr."""
     kubeconfig = write_kubeconfig(stage.folder, stage.endpoints)
-    with widget_page(stage.widget) as page:
+    with widget_page(stage.widget, stage.version) as page:
         note(instructions(kubeconfig, page, sorted(stage.endpoints)) + "\n")
         keep_going(stage)
     note("taking everything down\n")
 
 
 def _play_quietly(loaded: Play, after: After) -> dev_report.DevReport:
-    """Lines on stderr, so that stdout holds the report alone."""
+    """A line on stderr for each phase, so that stdout holds the report alone, also where no terminal draws."""
     started = time.monotonic()
     said: list[str] = []
 

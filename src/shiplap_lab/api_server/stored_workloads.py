@@ -1,0 +1,170 @@
+"""Does to workloads what the API server does beyond storing them: defaults, and refusals of what could never work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from shiplap.errors import ClusterError
+from shiplap.kubernetes.objects import LabelSelector, Pod
+from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.selectors import matches
+from shiplap_lab.api_server.api_resources import RESOURCES
+from shiplap_lab.api_server.changelog import Object
+
+WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "daemonsets"})
+_MOST = 2**31 - 1
+_ROLLING = {"type": "RollingUpdate"}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "deployments": {
+        "replicas": 1,
+        "strategy": {**_ROLLING, "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+    },
+    "replicasets": {"replicas": 1},
+    "statefulsets": {
+        "replicas": 1,
+        "podManagementPolicy": "OrderedReady",
+        "updateStrategy": {**_ROLLING, "rollingUpdate": {"partition": 0}},
+        "revisionHistoryLimit": 10,
+    },
+    "daemonsets": {
+        "updateStrategy": {**_ROLLING, "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+        "revisionHistoryLimit": 10,
+    },
+}
+_COUNTS = (
+    "replicas",
+    "minReadySeconds",
+    "revisionHistoryLimit",
+    "progressDeadlineSeconds",
+)
+
+
+def admitted(plural: str, item: Object, before: Object | None) -> Object:
+    """A workload with its defaults; any other object as it is. `before` is what it replaces.
+
+    Raises:
+        ClusterError: status 422, with every problem that Kubernetes would name.
+    """
+    if plural not in WORKLOADS:
+        return item
+    item = {**item, "spec": _defaulted(item.get("spec") or {}, _DEFAULTS[plural])}
+    problems = [*_problems(plural, item, before)]
+    if problems:
+        resource, name = RESOURCES[plural], item["metadata"].get("name", "")
+        kind = f"{resource.kind}.{resource.group}"
+        text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+        raise ClusterError(f'{kind} "{name}" is invalid: {text}', status=422)
+    return item
+
+
+def _defaulted(given: Object, defaults: dict[str, Any]) -> Object:
+    """The fields that are given, and the defaults of those that are not; a strategy's parameters go with its type."""
+    result = {name: value for name, value in given.items() if value is not None}
+    for name, default in defaults.items():
+        if not isinstance(default, dict):
+            result.setdefault(name, default)
+        elif not isinstance(result.get(name), dict) or not result[name]:
+            result[name] = default
+        elif result[name].get("type", default.get("type")) == default.get("type"):
+            result[name] = _defaulted(result[name], default)
+    return result
+
+
+def _problems(plural: str, item: Object, before: Object | None) -> Iterator[str]:
+    spec = item["spec"]
+    for name in _COUNTS:
+        if not _is_count(spec.get(name, 0)):
+            yield f"spec.{name}: Invalid value: {spec[name]!r}: must be a whole number from 0 to {_MOST}"
+    yield from _template_problems(spec)
+    strategy = "strategy" if plural == "deployments" else "updateStrategy"
+    yield from _strategy_problems(f"spec.{strategy}", spec.get(strategy), plural)
+    if before is not None and plural != "statefulsets" and before["spec"].get("selector") != spec.get("selector"):
+        yield "spec.selector: Invalid value: field is immutable"
+    if before is not None and plural == "statefulsets":
+        changed = {name for name in {*spec, *before["spec"]} if spec.get(name) != before["spec"].get(name)}
+        if changed - _MUTABLE:
+            yield (
+                f"spec: Forbidden: updates to statefulset spec for fields other than {', '.join(sorted(_MUTABLE))} "
+                "are forbidden"
+            )
+
+
+_MUTABLE = frozenset(
+    {
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    }
+)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+
+
+def _template_problems(spec: Object) -> Iterator[str]:
+    template, selector = spec.get("template"), spec.get("selector")
+    if not isinstance(template, dict):
+        yield "spec.template: Required value"
+        return
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    if not selector:
+        yield "spec.selector: Required value"
+    else:
+        try:
+            typed = msgspec.convert(selector, LabelSelector)
+            if not (typed.match_labels or typed.match_expressions):
+                yield "spec.selector: Invalid value: empty selector is invalid for a workload"
+            elif not matches(typed, labels):
+                yield (
+                    f"spec.template.metadata.labels: Invalid value: {labels}: "
+                    "`selector` does not match template `labels`"
+                )
+        except (msgspec.ValidationError, ValueError) as error:
+            yield f"spec.selector: Invalid value: {error}"
+    yield from template_pod_problems(template, ("Always",))
+
+
+def template_pod_problems(template: Object, policies: tuple[str, ...]) -> Iterator[str]:
+    """Yield why no pod can be made of a template: containers, restart policy, quantities."""
+    pod = template.get("spec") or {}
+    if not pod.get("containers"):
+        yield "spec.template.spec.containers: Required value"
+    policy = pod.get("restartPolicy", "Always")
+    if policy not in policies:
+        supported = ", ".join(f'"{name}"' for name in policies)
+        yield f'spec.template.spec.restartPolicy: Unsupported value: "{policy}": supported values: {supported}'
+    try:
+        pod_requests(msgspec.convert({"spec": pod, "metadata": template.get("metadata") or {}}, Pod))
+    except (msgspec.ValidationError, ValueError) as error:
+        yield f"spec.template.spec: Invalid value: {error}"
+
+
+def _strategy_problems(where: str, strategy: Any, plural: str) -> Iterator[str]:
+    if not isinstance(strategy, dict):
+        return
+    kinds = {"deployments": ("Recreate", "RollingUpdate")}.get(plural, ("OnDelete", "RollingUpdate"))
+    if strategy.get("type", "RollingUpdate") not in kinds:
+        supported = ", ".join(f'"{name}"' for name in kinds)
+        yield f'{where}.type: Unsupported value: "{strategy["type"]}": supported values: {supported}'
+    rolling = strategy.get("rollingUpdate") or {}
+    if strategy.get("type") == "Recreate" and rolling:
+        yield f"{where}.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'"
+    amounts = {name: rolling[name] for name in ("maxSurge", "maxUnavailable") if name in rolling}
+    for name, value in amounts.items():
+        digits = value.removesuffix("%") if isinstance(value, str) and value.endswith("%") else ""
+        if not _is_count(value) and not (digits.isdecimal() and len(digits) < 10):
+            yield f"{where}.rollingUpdate.{name}: Invalid value: {value!r}: must be a whole number or a percentage"
+    if len(amounts) == 2 and all(value in (0, "0%") for value in amounts.values()):
+        yield f"{where}.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0"
+    if not _is_count(rolling.get("partition", 0)):
+        yield f"{where}.rollingUpdate.partition: Invalid value: must be a whole number"

@@ -1,0 +1,1 @@
+"""The controllers of workloads: Deployments, ReplicaSets, StatefulSets, Jobs, DaemonSets, and what goes with owners."""

@@ -1,0 +1,67 @@
+"""Specs of workloads, as their controllers read them. The API server has set every default."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import msgspec
+
+from shiplap.kubernetes.objects import LabelSelector
+
+IntOrPercent = int | str
+NO_SELECTOR = LabelSelector()
+
+
+class _Fields(msgspec.Struct, frozen=True, rename="camel"):
+    pass
+
+
+class RollingUpdate(_Fields, frozen=True):
+    max_surge: IntOrPercent = "25%"
+    max_unavailable: IntOrPercent = "25%"
+    partition: int = 0
+
+
+class UpdateStrategy(_Fields, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate | None = None
+
+    @property
+    def rolling(self) -> RollingUpdate:
+        return self.rolling_update or RollingUpdate()
+
+
+class DeploymentSpec(_Fields, frozen=True):
+    """How many pods of which kind there are, and how old ones give way to new ones."""
+
+    replicas: int = 1
+    selector: LabelSelector = NO_SELECTOR
+    strategy: UpdateStrategy = UpdateStrategy()
+    min_ready_seconds: int = 0
+    """How long a pod has to be Ready to count as available."""
+    revision_history_limit: int = 10
+    """How many old ReplicaSets are kept, for `kubectl rollout undo`."""
+    progress_deadline_seconds: int = 600
+    """How long a rollout may stand still until it counts as failed."""
+    paused: bool = False
+
+
+class ReplicaSetSpec(_Fields, frozen=True):
+    replicas: int = 1
+    selector: LabelSelector = NO_SELECTOR
+    min_ready_seconds: int = 0
+
+
+def amount_of(written: IntOrPercent, replicas: int, *, up: bool) -> int:
+    """A number of pods, or a percentage of the replicas, rounded up or down."""
+    if isinstance(written, int):
+        return written
+    share = int(written.removesuffix("%")) * replicas / 100
+    return ceil(share) if up else int(share)
+
+
+def surge_and_unavailable(rolling: RollingUpdate, replicas: int) -> tuple[int, int]:
+    """How many pods a rollout may add and lack; one of both is at least one, or it would never move."""
+    surge = amount_of(rolling.max_surge, replicas, up=True)
+    unavailable = amount_of(rolling.max_unavailable, replicas, up=False)
+    return (surge, unavailable) if surge or unavailable else (0, 1)

@@ -1,0 +1,166 @@
+"""kubectl's commands for workloads, on a simulated cluster: by the requests it sends, and by a real kubectl."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.cluster_simulator.simulated_cluster import Runner
+from tests.builders.workloads import WorkloadWorld, workload_object
+from tests.integration.lab.http_requests import HttpRequests
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+STRICT = "fieldManager=kubectl&fieldValidation=Strict"
+STRATEGIC, MERGE = "application/strategic-merge-patch+json", "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+
+@pytest.fixture
+def world() -> WorkloadWorld:
+    return WorkloadWorld()
+
+
+@pytest.fixture
+def requests(world: WorkloadWorld) -> Iterator[HttpRequests]:
+    with KubeHttpServer(world.server) as running:
+        asking = HttpRequests(running.endpoint)
+        yield asking
+        asking.pool.close()
+
+
+def test_the_requests_of_apply_scale_restart_and_undo(world: WorkloadWorld, requests: HttpRequests) -> None:
+    status, made = requests.ask("POST", f"{DEPLOYMENTS}?{STRICT}", workload_object())
+    assert (status, made["metadata"]["generation"], made["spec"]["strategy"]["type"]) == (201, 1, "RollingUpdate")
+    world.settle()
+    status, scale = requests.ask("PATCH", f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 5}}, MERGE)
+    assert (status, scale["kind"], scale["spec"]) == (200, "Scale", {"replicas": 5})
+    scale["spec"]["replicas"] = 4
+    assert requests.ask("PUT", f"{DEPLOYMENTS}/web/scale", scale)[0] == 200
+    world.settle()
+    assert requests.ask("GET", f"{DEPLOYMENTS}/web/scale")[1]["status"] == {"replicas": 4}
+    restarted = {"annotations": {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}}
+    patch = {"spec": {"template": {"metadata": restarted}}}
+    status, changed = requests.ask("PATCH", f"{DEPLOYMENTS}/web?{STRICT}", patch, STRATEGIC)
+    assert (status, changed["metadata"]["generation"]) == (200, 4)
+    world.settle()
+    sets = requests.ask("GET", "/apis/apps/v1/namespaces/default/replicasets?labelSelector=app%3Dweb")[1]["items"]
+    (first,) = (item for item in sets if not item["spec"]["replicas"])
+    back = first["spec"]["template"]
+    del back["metadata"]["labels"]["pod-template-hash"]
+    back["metadata"]["creationTimestamp"] = None
+    undo = [
+        {"op": "replace", "path": "/spec/template", "value": back},
+        {"op": "replace", "path": "/metadata/annotations", "value": {}},
+    ]
+    assert requests.ask("PATCH", f"{DEPLOYMENTS}/web", undo, JSON_PATCH)[0] == 200
+    world.settle()
+    assert world.server.get("replicasets", first["metadata"]["name"])["spec"]["replicas"] == 4
+    for policy in ("Orphan", "Foreground"):
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}
+        assert requests.ask("DELETE", f"{DEPLOYMENTS}/web", options)[0] == 200
+        world.settle()
+        assert len(world.names()) == (4 if policy == "Orphan" else 0)
+        requests.ask("POST", f"{DEPLOYMENTS}?{STRICT}", workload_object())
+        world.settle()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "kind", "status", "words"),
+    [
+        ("POST", f"{DEPLOYMENTS}?{STRICT}&dryRun=All", workload_object("b"), "application/json", 400, "--dry-run"),
+        ("POST", DEPLOYMENTS, workload_object("b", -3), "application/json", 422, "Deployment.apps"),
+        ("PATCH", f"{DEPLOYMENTS}/web", {"spec": {"replicas": "many"}}, MERGE, 422, "spec.replicas"),
+        ("PATCH", f"{DEPLOYMENTS}/web", {"spec": {"selector": None}}, STRATEGIC, 422, "spec.selector"),
+        ("PATCH", f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": -1}}, MERGE, 422, "spec.replicas"),
+        ("PATCH", f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 1}}, JSON_PATCH, 415, "unsupported format"),
+        ("PATCH", f"{DEPLOYMENTS}/web", [{"op": "remove", "path": "/none"}], JSON_PATCH, 422, "none"),
+        ("PATCH", f"{DEPLOYMENTS}/web", [{"op": "add", "path": "/spec", "value": 3}], JSON_PATCH, 400, "spec"),
+        ("PATCH", f"{DEPLOYMENTS}/web", [{"op": "add", "path": "", "value": 3}], JSON_PATCH, 400, "object"),
+        ("PATCH", f"{DEPLOYMENTS}/web/exec", {}, MERGE, 405, "method"),
+        ("DELETE", f"{DEPLOYMENTS}/none", {"propagationPolicy": "Orphan"}, "application/json", 404, "not found"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(
+    world: WorkloadWorld,
+    requests: HttpRequests,
+    method: str,
+    path: str,
+    body: Any,
+    kind: str,
+    status: int,
+    words: str,
+) -> None:
+    before = world.create("deployments", workload_object())
+    code, answer = requests.ask(method, path, body, kind)
+    assert (code, answer["kind"], words in answer["message"]) == (status, "Status", True), answer
+    assert (world.server.get("deployments", "web"), world.names("deployments")) == (before, ["web"])
+
+
+Kubectl = Callable[[str], subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def kubectl(world: WorkloadWorld, tmp_path: Path) -> Iterator[Kubectl]:
+    """A real one; the cluster under it goes on by itself, a second of its time at each look at the clock."""
+    found = shutil.which("kubectl")
+    if found is None:
+        pytest.skip("there is no kubectl on PATH")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": os.devnull}
+
+    class _Moving:
+        def now(self) -> float:
+            return world.clock.advance(1.0)
+
+    with KubeHttpServer(world.server) as http:
+        runner = Runner([world.cluster], _Moving(), step_s=0.005).start()
+
+        def run(command: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(  # noqa: S603 - the program that PATH names, with the test's own words
+                [found, "-s", http.endpoint, *command.split()],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+
+        yield run
+        runner.stop()
+
+
+ROLLOUTS = (
+    ("apply -f web.json", "deployment.apps/web created"),
+    ("rollout status deploy/web --timeout=50s", "successfully rolled out"),
+    ("get deploy,rs,pods", "3/3"),
+    ("scale deploy/web --replicas=12", "scaled"),
+    ("wait --for=condition=Available deploy/web --timeout=50s", "condition met"),
+    ("set image deploy/web main=pause:2", "image updated"),
+    ("rollout status deploy/web --timeout=50s", "successfully rolled out"),
+    ("rollout history deploy/web", "REVISION"),
+    ("rollout undo deploy/web", "rolled back"),
+    ("rollout status deploy/web --timeout=50s", "successfully rolled out"),
+    ("rollout restart deploy/web", "restarted"),
+    ("rollout status deploy/web --timeout=50s", "successfully rolled out"),
+    ("rollout pause deploy/web", "paused"),
+    ("rollout resume deploy/web", "resumed"),
+    ("describe deploy web", "Scaled up replica set web-"),
+    ("delete deploy web --cascade=foreground --timeout=50s", "deleted"),
+    ("get all", ""),
+)
+
+
+def test_a_real_kubectl_rolls_out_and_back(world: WorkloadWorld, kubectl: Kubectl, tmp_path: Path) -> None:
+    (tmp_path / "web.json").write_bytes(msgspec.json.encode(workload_object(cpu="100m")))
+    for command, words in ROLLOUTS:
+        done = kubectl(command)
+        assert (done.returncode, words in done.stdout) == (0, True), (command, done.stdout, done.stderr)
+    assert (done.stdout, done.stderr) == ("", "No resources found in default namespace.\n")
