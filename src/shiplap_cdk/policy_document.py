@@ -24,6 +24,9 @@ class PolicyDocument:
     of_install: ClassVar[tuple[Any, Any] | None] = None
     """Type and default of the feature's key of the install in shiplap.yaml; None if it has none."""
 
+    explanation: ClassVar[str] = ""
+    """The meaning of the feature's keys in shiplap.yaml."""
+
     functions: ClassVar[tuple[str, ...]] = ()
     """The functions that `grants` and `asks` are of."""
 

@@ -36,7 +36,8 @@ from shiplap.records import disruption_record as records
 from shiplap.spending.account_counters import CountedSpending, change_to
 from shiplap.spending.ledger import MonthOfSpending, SpendingLedger
 from shiplap.spending.node_lives import NodeLives
-from shiplap_cdk.install_document import read, written_install
+from shiplap_cdk.install_document import read
+from shiplap_cdk.install_keys import written_install
 from tests.formats.sources import ROOT
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
 from tests.policy_parts import policy_parts

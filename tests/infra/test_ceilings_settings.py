@@ -44,3 +44,12 @@ def test_a_mistake_in_a_ceiling_is_told_with_its_line_and_the_way_out(folder: Pa
     wrong = problems["clusters[0].ceilings[0].abovePriority"]
     assert "is needed with mode priority: the value of a PriorityClass" in str(wrong)
     assert "clusters[0].ceilings[0].recoveryPercent" in problems
+
+
+def test_a_mode_that_does_not_exist_is_told_with_its_line_and_the_modes(folder: Path) -> None:
+    text = "region: eu-west-1" + CEILINGS.replace("mode: stop", "mode: halt")
+    with pytest.raises(InvalidManifests) as caught:
+        written(folder, text)
+    (wrong,) = caught.value.problems
+    assert (wrong.field, wrong.line) == ("ceilings[0].mode", 3)
+    assert wrong.reason == "must be one of warn, cheapest, priority, stop, is 'halt'"

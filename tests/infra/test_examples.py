@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 import yaml
 
 from shiplap.manifests.files.described_installs import read_installs
+from shiplap.manifests.files.documents import read_documents
 from shiplap.manifests.files.loading import inspect_files
 from shiplap_cdk.install_document import read
+from shiplap_cdk.install_schema import install_schema
 from shiplap_cli.inputs.manifest_warnings import manifest_warnings
 from shiplap_lab.catalogue import embedded
 from tests.builders.pods import pod_object
@@ -22,6 +26,7 @@ INSTALLS = EXAMPLES / "fleet" / "installs.yaml"
 SETTINGS = sorted(
     {*EXAMPLES.glob("*/shiplap.yaml"), *(INSTALLS.parent / each.settings for each in read_installs(INSTALLS))}
 )
+SCHEMA = install_schema()
 FOLDERS = sorted({path.parent for path in EXAMPLES.glob("**/nodes.yaml")})
 
 
@@ -47,6 +52,25 @@ def test_settings_are_read_with_their_manifests(path: Path) -> None:
     assert install.document.clusters
     for cluster in install.document.clusters:
         assert cluster.manifests == "cluster" or (path.parent / cluster.manifests).is_dir()
+
+
+@pytest.mark.parametrize("path", SETTINGS, ids=named)
+def test_editors_take_the_settings(path: Path) -> None:
+    (document,) = read_documents(path)
+    jsonschema.validate(document.data, SCHEMA)
+
+
+def test_editors_take_what_pages_show_of_shiplap_yaml() -> None:
+    """Parts of a file are completed with the keys that each needs."""
+    root = EXAMPLES.parent
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    blocks = [block for page in pages for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S)]
+    shown = [found for block in blocks for found in yaml.safe_load_all(block) if isinstance(found, dict)]
+    installs = [found for found in shown if isinstance(found.get("clusters"), list)]
+    assert len(installs) >= 5
+    for install in installs:
+        clusters = [{"name": "a", "manifests": "b"} | cluster for cluster in install["clusters"]]
+        jsonschema.validate({"region": "eu-west-1"} | install | {"clusters": clusters}, SCHEMA)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=named)

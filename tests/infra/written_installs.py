@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from shiplap.errors import InvalidInput
+from shiplap.manifests.files.documents import read_documents
 from shiplap_cdk.install_document import InstallConfig, read
+from shiplap_cdk.install_schema import install_schema
 
 WRITTEN = """\
 region: eu-west-1
@@ -18,9 +21,13 @@ clusters:
 
 
 def written(folder: Path, text: str) -> InstallConfig:
+    """What is read; its schema, by which editors check it, takes the text as well."""
     path = folder / "shiplap.yaml"
     path.write_text(text)
-    return read(path)
+    install = read(path)
+    (document,) = read_documents(path)
+    jsonschema.validate(document.data, install_schema())
+    return install
 
 
 def refusal(folder: Path, text: str) -> InvalidInput:

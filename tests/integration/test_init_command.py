@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import boto3
+import jsonschema
 import pytest
 import yaml
 from botocore.exceptions import ClientError, NoCredentialsError
@@ -134,10 +135,13 @@ def test_beside_a_shiplap_yaml_written_by_hand_it_writes_what_is_missing_and_ask
 
     assert (tmp_path / "shiplap.yaml").read_text() == by_hand
     names = {"cdk.json", "docs/kustomization.yaml", "docs/rbac-cluster-manifests.yaml", "docs/rbac.yaml"}
-    assert set(told["files"]) == ({str(tmp_path / name) for name in names} if installed else set())
+    expected = {"shiplap.schema.json"} | (names if installed else set())
+    assert set(told["files"]) == {str(tmp_path / name) for name in expected}
     assert all(Path(name).exists() for name in told["files"])
     assert told["surroundings"] is None
     assert shiplap("init", "--to", tmp_path).splitlines()[:2] == ["shiplap.yaml is there and stays as it is", "next:"]
+    (tmp_path / "shiplap.schema.json").write_text("of an earlier version")
+    assert shiplap.json("init", "--to", tmp_path)["files"] == [str(tmp_path / "shiplap.schema.json")]
 
 
 def test_a_mistake_in_the_shiplap_yaml_that_is_there_is_told_and_nothing_is_written(
@@ -245,6 +249,9 @@ def test_it_writes_what_fits_the_only_cluster(aws: None, shiplap: Shiplap, tmp_p
     ]
     install = read(tmp_path / "shiplap.yaml")
     assert [cluster.name for cluster in install.document.clusters] == ["prod"]
+    first, *_ = (tmp_path / "shiplap.yaml").read_text().splitlines()
+    schema = json.loads((tmp_path / first.removeprefix("# yaml-language-server: $schema=./")).read_text())
+    jsonschema.validate(yaml.safe_load((tmp_path / "shiplap.yaml").read_text()), schema)
     shiplap("validate", "--strict", tmp_path / "manifests")
     node_class, pool = yaml.safe_load_all((tmp_path / "manifests/prod/nodes.yaml").read_text())
     assert node_class["spec"]["amiSelectorTerms"] == [{"alias": "bottlerocket@latest"}]

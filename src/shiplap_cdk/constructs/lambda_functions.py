@@ -21,7 +21,8 @@ from shiplap.settings import LAYER_DESCRIPTION
 from shiplap_cdk.artifacts import layers
 from shiplap_cdk.constructs.acknowledged import acknowledge
 from shiplap_cdk.constructs.events import WorkQueue
-from shiplap_cdk.install_document import WATCH_MEMORY_MIB, VpcConfig, in_group
+from shiplap_cdk.install_document import in_group
+from shiplap_cdk.install_keys import WATCH_MEMORY_MIB, VpcConfig
 from shiplap_cdk.region_differences import Feature, gap
 from shiplap_cdk.shipped_files import shipped
 from shiplap_cdk.stack_values import WITHOUT_MAPPING

@@ -22,7 +22,8 @@ from shiplap_cdk.constructs.function_roles import FunctionRoles
 from shiplap_cdk.constructs.lambda_functions import LambdaFunctions, QueueTrigger, RuntimeSettings
 from shiplap_cdk.constructs.schedules import Schedules
 from shiplap_cdk.constructs.storage import InstallStorage
-from shiplap_cdk.install_document import InstallDocument, ServedCluster, in_group, keys_of_install
+from shiplap_cdk.install_document import ServedCluster, in_group
+from shiplap_cdk.install_keys import InstallDocument, keys_of_install
 from shiplap_cdk.region_differences import ec2_principals
 
 # A burst of a thousand events is one invocation; Lambda cuts a batch where its payload would pass 6 MB.

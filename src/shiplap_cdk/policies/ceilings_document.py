@@ -15,6 +15,7 @@ _Written = tuple[Ceiling, ...]
 class CeilingsDocument(PolicyDocument):
     """Ceilings in dollars: a cluster has its own beside those of the install."""
 
+    explanation = "What nodes may cost per hour or month, in USD."
     of_cluster = (_Written, ())
     of_install = (_Written, ())
 

@@ -14,6 +14,7 @@ from shiplap_cdk.region_differences import Feature
 class CommitmentsDocument(PolicyDocument):
     """Commitments: all clusters of the install count on them together, and `catalog` asks for them."""
 
+    explanation = "What to count on of Savings Plans and Reserved Instances."
     of_install = (CommitmentSettings | None, None)
     functions = ("catalog",)
 

@@ -14,6 +14,7 @@ from shiplap_cdk.policy_document import PolicyDocument
 class SleepDocument(PolicyDocument):
     """Sleep: nothing sleeps without the key."""
 
+    explanation = "Hours in which NodePools and namespaces need no nodes."
     of_cluster = (SleepSettings | None, None)
 
     def settings(self, written: SleepSettings | None) -> SleepSettings | None:

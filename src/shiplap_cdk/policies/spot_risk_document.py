@@ -13,6 +13,7 @@ from shiplap_cdk.policy_document import Grant, PolicyDocument
 class SpotRiskDocument(PolicyDocument):
     """Spot risk: evidence is added to where it arises; `schedule` and `disrupt` read the table anyway."""
 
+    explanation = "Evidence about interruptions of spot, and launches that avoid what is interrupted often."
     of_cluster = (SpotRiskSettings, SpotRiskSettings())
     functions = ("schedule", "lifecycle", "interrupt")
 

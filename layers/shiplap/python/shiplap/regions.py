@@ -42,10 +42,14 @@ def exists(region: str) -> bool:
     return region in _place(region).regions and not region.endswith("-global")
 
 
+def known_regions() -> tuple[str, ...]:
+    """All Regions that botocore knows, sorted."""
+    return tuple(sorted(region for each in _partitions() for region in each.regions if exists(region)))
+
+
 def nearest(name: str) -> tuple[str, ...]:
     """At most three Regions whose names are like `name`, sorted; none if no name is."""
-    known = sorted(region for each in _partitions() for region in each.regions if exists(region))
-    wanted = name.lower()
+    known, wanted = known_regions(), name.lower()
     return (wanted,) if wanted in known else tuple(sorted(get_close_matches(wanted, known, 3, 0.7)))
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from shiplap.errors import AwsError, InvalidInput
 from shiplap_cdk.install_document import read
+from shiplap_cdk.install_schema import SCHEMA_FILE, SCHEMA_LINE, schema_text
 from shiplap_cdk.shipped_files import is_installed, shipped
 from shiplap_cli.commands.init.install_files import NEXT, SETTINGS, Choices, InstallFile, first_install
 from shiplap_cli.commands.init.surroundings import Client, ClusterSurroundings, clusters_of, look_around
@@ -89,7 +90,7 @@ def init(
     groups, and at instances and groups of other autoscalers. Exit code 2 for a question that could not be asked.
 
     With --no-aws it needs no credentials. Where shiplap.yaml is there, it writes only what that needs beside it and
-    asks nothing: cdk.json, and the RBAC manifests in docs.
+    asks nothing: cdk.json, the RBAC manifests in docs, and the schema by which editors complete shiplap.yaml.
 
     Example: shiplap init --cluster production --region eu-west-1
 
@@ -111,7 +112,7 @@ def init(
     found = given or _surroundings(cluster, region)
     made = first_install(found, choices)
     _write(to, made.files, force=force)
-    files = [file.path for file in made.files] + (_write_deployment(to) if is_installed() else [])
+    files = [*(file.path for file in made.files), *_write_beside(to)]
     remarks = made.remarks if aws or beside else (*made.remarks, _UNASKED)
     document = InitDocument(found, tuple(str(to / path) for path in files), remarks, made.commands)
     emit(document, output, lambda: _view(document))
@@ -121,8 +122,7 @@ def init(
 def _complete(folder: Path, output: Format) -> int:
     """Raises InvalidInput, InvalidManifests: what is wrong with shiplap.yaml is said before anything is written."""
     read(folder / SETTINGS)
-    written = _write_deployment(folder) if is_installed() else []
-    document = InitDocument(None, tuple(str(folder / path) for path in written), (), NEXT)
+    document = InitDocument(None, tuple(str(folder / path) for path in _write_beside(folder)), (), NEXT)
     emit(document, output, lambda: _view(document))
     return 0
 
@@ -137,8 +137,16 @@ _APP = """{
 """
 
 
+def _write_beside(folder: Path) -> list[str]:
+    """Write the schema of this version, and what a checkout has for the CDK and kubectl, unless it is there."""
+    schema, text = folder / SCHEMA_FILE, schema_text()
+    is_current = schema.exists() and schema.read_text(encoding="utf-8") == text
+    if not is_current:
+        schema.write_text(text, encoding="utf-8")
+    return ([] if is_current else [SCHEMA_FILE]) + (_write_deployment(folder) if is_installed() else [])
+
+
 def _write_deployment(folder: Path) -> list[str]:
-    """Write what a checkout has beside shiplap.yaml, for the CDK and kubectl; what is there stays as it is."""
     texts = {"cdk.json": _APP} | {name: shipped(name).read_text() for name in _DEPLOYMENT}
     missing = [name for name in sorted(texts) if not (folder / name).exists()]
     for name in missing:
@@ -211,7 +219,8 @@ def _write(folder: Path, files: Sequence[InstallFile], *, force: bool) -> None:
     for file in files:
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml_text(file.documents), encoding="utf-8")
+        first_line = SCHEMA_LINE if file.path == SETTINGS else ""
+        path.write_text(first_line + yaml_text(file.documents), encoding="utf-8")
 
 
 def _view(document: InitDocument) -> Text:

@@ -64,7 +64,7 @@ class Constraint(msgspec.Struct, frozen=True):
 
     def _of_text(self, value: str) -> Iterator[str]:
         if self.choices and value not in self.choices:
-            yield f"must be one of {', '.join(self.choices)}, is {value!r}"
+            yield f"must be one of {', '.join(filter(None, self.choices))}, is {value!r}"
         if len(value) < self.shortest:
             yield "must not be empty" if self.shortest == 1 else f"must have at least {self.shortest} characters"
         elif self.longest is not None and len(value) > self.longest:
@@ -145,10 +145,10 @@ class _Reader:
                 return {key: self.read(of, item, (*path, key)) for key, item in value.items() if item is not None}
             case inspect.VarTupleType(item_type=of) if self._is(list, value, path):
                 return [self.read(of, item, (*path, number)) for number, item in enumerate(value)]
-            case inspect.StrType():
-                self._is(str, value, path)
-            case inspect.BoolType():
-                self._is(bool, value, path)
+            case inspect.StrType() | inspect.BoolType():
+                self._is(str if isinstance(shape, inspect.StrType) else bool, value, path)
+            case inspect.EnumType(cls=kinds):
+                self._is_one_of([str(kind.value) for kind in kinds], value, path)
             case inspect.IntType():
                 value = _whole(value)
                 if self._is(int, value, path):
@@ -182,6 +182,10 @@ class _Reader:
         elif isinstance(value, int):
             self._within_64_bits(value, path)
         return value
+
+    def _is_one_of(self, names: list[str], value: Any, path: Path) -> None:
+        if self._is(str, value, path) and value not in names:
+            self._refuse(path, f"must be one of {', '.join(names)}, is {value!r}")
 
     def _is_a_number(self, value: Any, path: Path) -> None:
         """YAML has numbers that JSON lacks: no API server takes them, and no stored form keeps them."""
