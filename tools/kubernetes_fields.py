@@ -92,9 +92,7 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
         refused(f'{_DRA}: the pod is reported as unschedulable, "not supported yet"', "resourceClaims"),
         without_effect("such containers have no requests", "ephemeralContainers"),
         without_effect("Shiplap never counts on preemption", "preemptionPolicy"),
-        without_effect(
-            "gate GenericWorkload, off by default: pods of a group are planned one by one", "schedulingGroup"
-        ),
+        read("pods of a gang are planned together where gangs are on", "schedulingGroup"),
         without_effect(
             "alpha gate EvictionRequestAPI, off by default: the eviction-request controller reads it, kube-scheduler "
             "does not",
@@ -225,6 +223,7 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
         read("how they spread", "maxSkew", "minDomains", "topologyKey", "whenUnsatisfiable"),
         read("which nodes are counted", "nodeAffinityPolicy", "nodeTaintsPolicy"),
     ),
+    "PodSchedulingGroup": (read("which PodGroup", "podGroupName"),),
     "PodSchedulingGate": (read("named in explanations", "name"),),
     "PodCondition": (
         read("which condition", "type", "status"),

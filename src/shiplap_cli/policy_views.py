@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from shiplap.disruption.disruption_snapshot import DisruptionInput
 from shiplap.policies.registry import parts
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
-from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
 
 
 class Unread(NamedTuple):
@@ -33,6 +33,10 @@ class PolicyView:
         """Return True if nodes would leave now if the feature did not rehearse."""
         return False
 
+    def asked_by(self, view: ClusterView) -> PolicyInput | None:
+        """Return the input of plans without an install that the objects of the cluster ask for themselves."""
+        return None
+
     def lines(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> Iterator[str]:
         """Yield what there is to say of a decision. `rehearsed` are the nodes that would leave but for a rehearsal."""
         yield from ()
@@ -53,6 +57,13 @@ class PolicyView:
 def views() -> tuple[tuple[str, PolicyView], ...]:
     """Return the views of all features, each with the name of the feature."""
     return tuple((name, module.VIEW) for name, module in parts("shiplap_cli", "view"))
+
+
+def as_asked_by(snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot without an install, with the features that its objects ask for."""
+    found = (view.asked_by(snapshot.view) for _, view in views())
+    inputs = [item for item in found if item is not None]
+    return snapshot.with_policies(inputs) if inputs else snapshot
 
 
 def launch_remarks(claim: PlannedClaim) -> Iterator[tuple[str, str]]:

@@ -43,6 +43,7 @@ from shiplap_cli.inputs.instance_supply import (
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.options import Sources
 from shiplap_cli.output import counted, summary
+from shiplap_cli.policy_views import as_asked_by
 
 if TYPE_CHECKING:
     from shiplap_cli.installs.installed import InstalledCluster
@@ -185,8 +186,9 @@ def _snapshot(
             moment, DecisionState(0, tuple(cluster_inputs.state.claims)), cluster_inputs.state.view, frozenset()
         )
         if supply is None:
-            return snapshot_of(cluster, inputs, catalogs_of_file(written, types or ())), None
-        return snapshot_of(cluster, inputs, catalogs_of(written, cluster_inputs, supply, learned or ())), None
+            return as_asked_by(snapshot_of(cluster, inputs, catalogs_of_file(written, types or ()))), None
+        sold = catalogs_of(written, cluster_inputs, supply, learned or ())
+        return as_asked_by(snapshot_of(cluster, inputs, sold)), None
     if learned is not None:
         installed = msgspec.structs.replace(installed, capacity=installed.capacity.given(learned))
     from shiplap_cli.installs.installed_decision import installed_decision  # noqa: PLC0415 - files need no install

@@ -23,7 +23,17 @@ INITIALIZED = "karpenter.sh/initialized"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """How much a pod's controller would rather keep it."""
-ANNOTATIONS_OF_PODS = (DO_NOT_DISRUPT, DELETION_COST)
+ANNOTATIONS_OF_GROUPS = (
+    "kueue.x-k8s.io/pod-group-total-count",
+    "kueue.x-k8s.io/podset-required-topology",
+    "pod-group-name",
+    "scheduling.k8s.io/group-name",
+    "scheduling.volcano.sh/group-name",
+    "shiplap.dev/gang-deadline",
+    "shiplap.dev/gang-minimum",
+)
+"""By these, pods say which group they are of and how many of it are needed together."""
+ANNOTATIONS_OF_PODS = (DO_NOT_DISRUPT, DELETION_COST, *ANNOTATIONS_OF_GROUPS)
 """No decision reads another annotation of a pod."""
 DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"
 UNREGISTERED_TAINT = "karpenter.sh/unregistered"

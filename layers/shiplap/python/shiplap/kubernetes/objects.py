@@ -214,6 +214,12 @@ class PodSchedulingGate(ApiObject, frozen=True):
     name: str = ""
 
 
+class PodSchedulingGroup(ApiObject, frozen=True):
+    """The PodGroup of `scheduling.k8s.io` that a pod belongs to."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(ApiObject, frozen=True):
     node_name: str = ""
     node_selector: FewLabels = {}
@@ -232,6 +238,7 @@ class PodSpec(ApiObject, frozen=True):
     runtime_class_name: str = ""
     resource_claims: Few[dict[str, Any]] = ()
     scheduling_gates: Few[PodSchedulingGate] = ()
+    scheduling_group: PodSchedulingGroup | None = None
     termination_grace_period_seconds: Whole | None = None
 
 

@@ -43,6 +43,12 @@ POLICIES: tuple[PolicyEntry, ...] = (
         "commitments.commitment_settings:CommitmentSettings",
     ),
     PolicyEntry(
+        "gangs",
+        "gangs_policy:GangPolicy",
+        "gangs.gang_input:GangInput",
+        settings="gangs.gangs_settings:GangSettings",
+    ),
+    PolicyEntry(
         "sleep",
         "sleep_policy:SleepPolicy",
         "sleep.sleep_input:SleepInput",

@@ -1,0 +1,86 @@
+"""A gang, its members in a cluster, and what is known of it beside its pods: plain data."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shiplap.kubernetes.names import namespaced_name
+from shiplap.kubernetes.objects import Pod
+
+WAIT_S = 300.0
+"""How long members that do not exist yet are waited for where nothing else is said, in seconds."""
+
+
+class Gang(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of pods that cannot start before `minimum` of them have a node."""
+
+    namespace: str
+
+    name: str
+
+    minimum: int
+
+    topology: str = ""
+    """The label of nodes of which all members need the same value; empty where they may be anywhere."""
+
+    priority: int = 0
+
+    created_at: str = ""
+    """RFC 3339: when its PodGroup, or its first pod, was created."""
+
+    deadline_s: float = 0.0
+    """Seconds after its creation, after which nothing is launched for it any more; 0 without a deadline."""
+
+    problem: str = ""
+    """Why it cannot be planned whatever there is room for."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, as messages name a gang."""
+        return namespaced_name(self.namespace, self.name)
+
+
+class GangMembers(msgspec.Struct, frozen=True):
+    """A gang with its pods in a cluster: those that wait for a node, and what the others have.
+
+    `placed` counts members that have a node or have succeeded, `gated` those that a scheduling gate holds back.
+    `nodes` are the names of the nodes that members have.
+    """
+
+    gang: Gang
+    waiting: tuple[Pod, ...]
+    placed: int = 0
+    gated: int = 0
+    nodes: frozenset[str] = frozenset()
+
+    @property
+    def needed(self) -> int:
+        """How many of the waiting pods must have a place, if any is to have one.
+
+        A gang that runs lacks what it has lost: members that nobody has made anew are not waited for.
+        """
+        missing = max(self.gang.minimum - self.placed, 0)
+        return min(missing, len(self.waiting)) if self.placed else missing
+
+
+class PodGroupFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The fields of a PodGroup that matter for its gang. `api` is the group of its API.
+
+    `problem` says why nothing is known of it, such as that it does not exist. A group of `minimum` 1 is no gang.
+    """
+
+    api: str
+    namespace: str
+    name: str
+    minimum: int = 1
+    topology: str = ""
+    priority: int = 0
+    created_at: str = ""
+    problem: str = ""
+
+
+class KnownGangs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What decisions know of gangs beside pods: PodGroups, and how long missing members are waited for."""
+
+    wait_s: float = WAIT_S
+    pod_groups: tuple[PodGroupFacts, ...] = ()

@@ -1,0 +1,29 @@
+"""Gangs within decisions: nothing is launched for a gang that cannot have all that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from shiplap.policies.gangs.gang import KnownGangs
+from shiplap.policies.gangs.waiting_gangs import waiting_gangs
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput, Snapshot
+
+
+class GangInput(PolicyInput, frozen=True):
+    """The gangs of a cluster, as far as its pods do not say all of them."""
+
+    known: KnownGangs
+
+    stage: ClassVar[PlanStage] = PlanStage.PODS
+    recorded_as: ClassVar[str] = "gangs"
+
+    def plan(self, snapshot: Snapshot, decide: Callable[[Snapshot], Plan]) -> Plan:
+        """Plan for each gang as a whole, or not at all."""
+        gangs = waiting_gangs(snapshot.view, self.known, snapshot.now)
+        if not gangs:
+            return decide(snapshot)
+        from shiplap.policies.gangs.whole_gangs import with_whole_gangs  # noqa: PLC0415 - most clusters have no gang
+
+        return with_whole_gangs(snapshot, gangs, decide)

@@ -1,0 +1,224 @@
+"""A plan in which each gang has all the nodes that it needs, or none.
+
+The first plan has all pods. Where gangs are short in it, fewer gangs are planned: those before others in halves, until
+it is known which of them fit beside each other. The pods that are in no gang are in every one of these plans, so they
+get the room of gangs that are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Pod
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.policies.gangs.gang import GangMembers
+from shiplap.scheduling.model.pod_classes import signature
+from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim, Unschedulable, is_asleep, shortened
+from shiplap.scheduling.model.snapshot import Snapshot
+
+_MOST_PLANS = 48
+"""Plans of one decision to find out which gangs fit. They go without the search for cheaper nodes."""
+
+Decide = Callable[[Snapshot], Plan]
+
+
+def with_whole_gangs(snapshot: Snapshot, gangs: Sequence[GangMembers], decide: Decide) -> Plan:
+    """Return a plan that leaves out the gangs that are short, and says why. Raises as `decide`.
+
+    Args:
+        snapshot: the snapshot.
+        gangs: those that wait, in the order in which they are served.
+        decide: plans a snapshot regardless of gangs.
+    """
+    search = _GangSearch(snapshot, gangs, decide)
+    able = [members for members in gangs if not members.gang.problem]
+    everything = [_Choice(members) for members in able]
+    if not any(members.gang.topology for members in able):
+        first = search.plan(everything)
+        if _are_whole(first, everything):
+            return search.told(first)
+    return search.told(search.best(search.admitted(able, (), is_short=True)))
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    """A gang that is planned for, in the one zone that its members share; without a zone they may be anywhere."""
+
+    members: GangMembers
+    zone: str = ""
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """The reason for which a gang gets nothing. `cause` is what the plan says of the first member without a place."""
+
+    text: str
+    cause: Unschedulable | None = None
+
+
+class _GangSearch:
+    """Finds out which gangs fit beside each other, by a bounded number of plans."""
+
+    def __init__(self, snapshot: Snapshot, gangs: Sequence[GangMembers], decide: Decide) -> None:
+        self._snapshot, self._gangs, self._decide = snapshot, gangs, decide
+        self._plans_left = _MOST_PLANS
+        self._refused = {id(item): _Refusal(item.gang.problem) for item in gangs if item.gang.problem}
+        self._short: dict[bytes, _Refusal] = {}
+        """The refusals of gangs that found no room, by what they ask for: equal ones find none after them."""
+
+    def plan(self, choices: Sequence[_Choice], *, is_trial: bool = False) -> Plan:
+        """Plan the chosen gangs beside all pods that are in no gang."""
+        zones = {pod.key: choice.zone for choice in choices for pod in choice.members.waiting}
+        out = {pod.key for members in self._gangs for pod in members.waiting if pod.key not in zones}
+        going = self._snapshot
+        if out or any(zones.values()):
+            pods = (_in_zone(pod, zones.get(pod.key, "")) for pod in going.view.pods if pod.key not in out)
+            going = replace(going, view=replace(going.view, pods=tuple(pods)))
+        if is_trial:
+            self._plans_left -= 1
+            going = replace(going, settings=replace(going.settings, improve_s=0.0))
+        return self._decide(going)
+
+    def best(self, choices: Sequence[_Choice]) -> Plan:
+        """The plan of gangs that fit, with the cheapest nodes for them."""
+        plan = self.plan(choices)
+        return plan if _are_whole(plan, choices) else self.plan(choices, is_trial=True)
+
+    def admitted(
+        self, gangs: Sequence[GangMembers], before: Sequence[_Choice], *, is_short: bool = False
+    ) -> list[_Choice]:
+        """The gangs that fit beside those before them; with `is_short` it is known that not all of them do."""
+        if len(gangs) <= 1:
+            return self._alone(gangs[0], before) if gangs else []
+        if not is_short and self._plans_left > 0 and not any(members.gang.topology for members in gangs):
+            choices = [*before, *map(_Choice, gangs)]
+            if _are_whole(self.plan(choices, is_trial=True), choices):
+                return choices[len(before) :]
+        half = (len(gangs) + 1) // 2
+        first = self.admitted(gangs[:half], before)
+        return [*first, *self.admitted(gangs[half:], [*before, *first])]
+
+    def _alone(self, members: GangMembers, before: Sequence[_Choice]) -> list[_Choice]:
+        """The gang, in the zone where the plan is cheapest if its members share one; nothing where it is short."""
+        wants = _wants(members)
+        if wants is not None and wants in self._short:
+            self._refused[id(members)] = self._short[wants]
+            return []
+        found: list[tuple[float, str]] = []
+        refusals: list[tuple[int, str, _Refusal]] = []
+        for zone in self._zones(members):
+            if self._plans_left <= 0:
+                refusals.append((0, zone, _Refusal(f"the {_MOST_PLANS} plans of a decision went to gangs before it")))
+                break
+            choices = [*before, _Choice(members, zone)]
+            plan = self.plan(choices, is_trial=True)
+            if _are_whole(plan, choices):
+                found.append((plan.hourly, zone))
+            else:
+                placed = _placed(plan, members)
+                refusals.append((-placed, zone, _refusal(members, zone, plan, placed)))
+        if found:
+            return [_Choice(members, min(found)[1])]
+        refusal = min(refusals, key=lambda item: item[:2])[2]
+        self._refused[id(members)] = refusal
+        if wants is not None and self._plans_left > 0:
+            self._short[wants] = refusal
+        return []
+
+    def _zones(self, members: GangMembers) -> Sequence[str]:
+        """The zones to try for a gang: those of the members that have a node, else all that are sold."""
+        if not members.gang.topology:
+            return ("",)
+        of_nodes = {
+            labels.value_of(node.metadata.labels, labels.ZONE)
+            for node in self._snapshot.view.nodes
+            if node.metadata.name in members.nodes
+        }
+        sold = {
+            offering.zone
+            for catalog in self._snapshot.catalogs
+            for item in catalog.instance_types
+            for offering in item.offerings
+            if offering.available
+        }
+        there = {labels.value_of(node.metadata.labels, labels.ZONE) for node in self._snapshot.view.nodes}
+        return sorted(filter(None, of_nodes or sold | there)) or ("",)
+
+    def told(self, plan: Plan) -> Plan:
+        """The plan with the reasons for which gangs are left out."""
+        waiting = [
+            entry
+            for members in self._gangs
+            if id(members) in self._refused
+            for entry in _entries(members, self._refused[id(members)])
+        ]
+        if not waiting:
+            return plan
+        return replace(plan, unschedulable=tuple(sorted((*plan.unschedulable, *waiting), key=lambda entry: entry.pod)))
+
+
+def _in_zone(pod: Pod, zone: str) -> Pod:
+    if not zone:
+        return pod
+    selector = {**pod.spec.node_selector, labels.ZONE: zone}
+    return replace(pod, spec=replace(pod.spec, node_selector=selector))
+
+
+def _are_whole(plan: Plan, choices: Sequence[_Choice]) -> bool:
+    served = served_pods(plan)
+    return all(sum(pod.key in served for pod in choice.members.waiting) >= choice.members.needed for choice in choices)
+
+
+def _placed(plan: Plan, members: GangMembers) -> int:
+    served = served_pods(plan)
+    return sum(pod.key in served for pod in members.waiting)
+
+
+def served_pods(plan: Plan) -> frozenset[str]:
+    """The pods that have a place in a plan, by `namespace/name`."""
+    parts: tuple[PlannedClaim | Placement, ...] = (*plan.node_claims, *plan.existing_nodes)
+    return frozenset(pod.key for part in parts for pod in part.pods)
+
+
+def _refusal(members: GangMembers, zone: str, plan: Plan, placed: int) -> _Refusal:
+    """Return why a gang is short in a plan: its first member without a place, or a gang that it would push out."""
+    keys = {pod.key for pod in members.waiting}
+    cause = next((entry for entry in (*plan.unschedulable, *plan.ignored) if entry.pod.key in keys), None)
+    if placed >= members.needed or cause is None:
+        return _Refusal("its nodes would take the room of a gang before it")
+    where = f" in zone {zone}" if zone else ""
+    count = f"{members.placed + placed} of {members.gang.minimum} members would have a place{where}"
+    return _Refusal(f"{count}: {cause.message}", cause)
+
+
+def _entries(members: GangMembers, refusal: _Refusal) -> list[Unschedulable]:
+    """Return what the waiting pods of a gang are told. A gang that sleeps says only that."""
+    cause = refusal.cause
+    message = shortened(f"nothing is launched for gang {members.gang.key}: {refusal.text}")
+    if cause is not None and is_asleep(cause):
+        message = cause.message
+    nearest = cause.nearest if cause is not None else None
+    return [
+        Unschedulable(PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid), message, nearest)
+        for pod in members.waiting
+    ]
+
+
+def _wants(members: GangMembers) -> bytes | None:
+    """What a gang asks for, without its name: equal gangs fit into the same room. None if its place depends on others.
+
+    Labels of pods matter to affinity and spread, and their volumes to zones: gangs with these are each tried.
+    """
+    if members.placed:
+        return None
+    pods = []
+    for pod in members.waiting:
+        affinity = pod.spec.affinity
+        if pod.spec.topology_spread_constraints or pod.spec.volumes:
+            return None
+        if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
+            return None
+        pods.append(signature(pod.spec))
+    return msgspec.msgpack.encode((members.gang.namespace, members.gang.topology, members.needed, sorted(pods)))

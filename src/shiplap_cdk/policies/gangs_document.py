@@ -1,0 +1,26 @@
+"""The key `gangs` of shiplap.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shiplap.manifests.decoding import Problem
+from shiplap.policies.gangs.gangs_settings import GangSettings
+from shiplap_cdk.policy_document import PolicyDocument
+
+
+class GangsDocument(PolicyDocument):
+    """Gangs: decisions read pods anyway, so there is nothing to permit."""
+
+    of_cluster = (GangSettings, GangSettings())
+
+    def settings(self, written: GangSettings) -> GangSettings | None:
+        """Return the settings as they are written."""
+        return written if written.is_on else None
+
+    def problems(self, written: GangSettings) -> Iterable[Problem]:
+        """Return what is wrong with mode and wait."""
+        return written.problems()
+
+
+DOCUMENT = GangsDocument()

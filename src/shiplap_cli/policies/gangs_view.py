@@ -1,0 +1,67 @@
+"""Gangs on the command line: those that wait, and what a plan has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from shiplap.policies.gangs.gang import GangMembers, KnownGangs
+from shiplap.policies.gangs.gang_input import GangInput
+from shiplap.policies.gangs.waiting_gangs import waiting_gangs
+from shiplap.policies.gangs.whole_gangs import served_pods
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
+from shiplap_cli.output import counted
+from shiplap_cli.policy_views import PolicyView
+
+
+class GangsView(PolicyView):
+    """Plans gangs as a whole where pods or files say that they are gangs, and tells of each that waits."""
+
+    def asked_by(self, view: ClusterView) -> PolicyInput | None:
+        """Return what pods say of gangs; None if none of them is in one."""
+        return GangInput(KnownGangs()) if waiting_gangs(view, KnownGangs(), 0.0) else None
+
+    def of_plan(self, snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+        """Yield the gangs that wait, each with the places of its members and what they cost."""
+        gangs = _waiting(snapshot)
+        for number, members in enumerate(gangs):
+            if not number:
+                yield "" if snapshot.install else _AS_IN_AN_INSTALL
+            yield _line(members, plan)
+
+    def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:  # noqa: ARG002 - none of it leaves
+        """Return the gangs that wait."""
+        gangs = _waiting(snapshot)
+        return {"waiting": [_document(members) for members in gangs]} if gangs else None
+
+
+VIEW = GangsView()
+
+_AS_IN_AN_INSTALL = "\nGangs, all or nothing, as an install with `gangs: {mode: whole}` plans them:"
+
+
+def _waiting(snapshot: Snapshot) -> Sequence[GangMembers]:
+    known = snapshot.policy(GangInput)
+    return () if known is None else waiting_gangs(snapshot.view, known.known, snapshot.now)
+
+
+def _line(members: GangMembers, plan: Plan) -> str:
+    gang, keys = members.gang, {pod.key for pod in members.waiting}
+    claims = [claim for claim in plan.node_claims if any(pod.key in keys for pod in claim.pods)]
+    served = served_pods(plan) & keys
+    cost = sum(claim.launch.price for claim in claims)
+    nodes = f", {counted(len(claims), 'new node')} for ${cost:.4f} an hour" if claims else ", no new node"
+    return f"  {gang.key}: {members.placed + len(served)} of {gang.minimum} members have a place{nodes}"
+
+
+def _document(members: GangMembers) -> dict[str, Any]:
+    gang = members.gang
+    return {
+        "namespace": gang.namespace,
+        "name": gang.name,
+        "minimum": gang.minimum,
+        "waiting": len(members.waiting),
+        "placed": members.placed,
+        "problem": gang.problem,
+    }
