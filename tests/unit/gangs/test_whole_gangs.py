@@ -8,6 +8,7 @@ from typing import ClassVar
 import pytest
 from msgspec.structs import replace
 
+from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.policies.gangs.gang import KnownGangs, PodGroupFacts
@@ -153,6 +154,24 @@ def test_members_share_the_cheapest_zone_that_has_room() -> None:
     assert {claim.launch.zone for claim in there.node_claims} == {Z2}
     assert len(there.node_claims) == 2
     assert planned(*members, types=split, existing=busy, nodes=1).node_claims == ()
+
+
+def test_members_share_the_zone_that_one_of_them_selects() -> None:
+    topology = {"kueue.x-k8s.io/podset-required-topology": ZONE}
+    members = gang(annotations=topology)
+    types = [fake_type("one", price=1.0, offerings=[("on-demand", Z1), ("on-demand", Z2)])]
+
+    def selecting(which: Pod, zone: str) -> Pod:
+        return replace(which, spec=replace(which.spec, node_selector={ZONE: zone}))
+
+    for zone in (Z1, Z2):
+        made = planned(selecting(members[0], zone), *members[1:], types=types)
+        assert [claim.launch.zone for claim in made.node_claims] == [zone] * 4
+    torn = planned(selecting(members[0], Z1), selecting(members[1], Z2), *members[2:], types=types)
+    assert torn.node_claims == ()
+    assert "but select different ones" in reasons(torn)["train-3"]
+    apart = planned(*gang("other"), selecting(members[0], Z1), selecting(members[1], Z2), *members[2:], types=types)
+    assert homes(apart) == ["other-0", "other-1", "other-2", "other-3"]
 
 
 def test_members_follow_those_that_run() -> None:

@@ -108,7 +108,11 @@ class _GangSearch:
             return []
         found: list[tuple[float, str]] = []
         refusals: list[tuple[int, str, _Refusal]] = []
-        for zone in self._zones(members):
+        zones = self._zones(members)
+        if not zones:
+            self._refused[id(members)] = _Refusal("its members must share a zone, but select different ones")
+            return []
+        for zone in zones:
             if self._plans_left <= 0:
                 refusals.append((0, zone, _Refusal(f"the {_MOST_PLANS} plans of a decision went to gangs before it")))
                 break
@@ -128,9 +132,13 @@ class _GangSearch:
         return []
 
     def _zones(self, members: GangMembers) -> Sequence[str]:
-        """The zones to try for a gang: those of the members that have a node, else all that are sold."""
+        """The zones to try for a gang: those of the members that have a node, else all that are sold.
+
+        No zone is left where a member selects another zone than the rest.
+        """
         if not members.gang.topology:
             return ("",)
+        selected = {zone for pod in members.waiting if (zone := labels.value_of(pod.spec.node_selector, labels.ZONE))}
         of_nodes = {
             labels.value_of(node.metadata.labels, labels.ZONE)
             for node in self._snapshot.view.nodes
@@ -144,7 +152,8 @@ class _GangSearch:
             if offering.available
         }
         there = {labels.value_of(node.metadata.labels, labels.ZONE) for node in self._snapshot.view.nodes}
-        return sorted(filter(None, of_nodes or sold | there)) or ("",)
+        zones = of_nodes or selected or sold | there
+        return [zone for zone in sorted(filter(None, zones)) or [""] if selected <= {zone}]
 
     def told(self, plan: Plan) -> Plan:
         """The plan with the reasons for which gangs are left out."""
