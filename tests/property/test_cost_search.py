@@ -22,6 +22,7 @@ from shiplap.scheduling.search.improve import (
     grow_nodes,
     improve,
     leading_kinds,
+    pod_values,
     totals_bound,
 )
 from shiplap.scheduling.search.pod_kinds import realise, reduce_problems
@@ -339,3 +340,17 @@ def test_the_search_ends_by_itself_once_it_is_close_to_what_nothing_undercuts() 
     assert granted - effort.left <= 0.18 * granted
     [(_, _, (reduced,))] = reduce_problems([problem], [100])
     assert filling.hourly(problem) <= 1.01 * totals_bound(reduced, Effort.of(1.0))[0]
+
+
+@settings(max_examples=draws(40), deadline=None)
+@given(problem=problems(), free=st.sets(st.integers(0, 7)), everything=st.booleans())
+def test_rows_that_cost_nothing_are_bought_without_dividing_by_their_price(
+    problem: BinPackingProblem, free: set[int], everything: bool
+) -> None:
+    price = np.where([everything or place in free for place in range(len(problem.price))], 0.0, problem.price)
+    gift = msgspec.structs.replace(problem, price=price)
+    [first] = fill_cheaply([gift])
+    [found] = improve([gift], [first], Effort.of(0.1))
+    assert faults(gift, found) == []
+    assert found.hourly(gift) <= first.hourly(gift) + 1e-9
+    assert np.isfinite(pod_values(gift)).all()

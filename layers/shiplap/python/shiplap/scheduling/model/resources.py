@@ -63,12 +63,14 @@ def pareto_front(rows: Ints) -> Ints:
     rows.
     """
     scale = np.maximum(rows.max(axis=0, initial=1), 1)
-    left = rows
+    sums = (rows / scale).sum(axis=1)
+    left = np.ascontiguousarray(rows.T)
     front = []
-    while len(left):
-        best = left[int(np.argmax((left / scale).sum(axis=1)))]
+    while len(sums):
+        best = left[:, int(np.argmax(sums))]
         front.append(best)
-        left = left[(left > best).any(axis=1)]
+        some = (left > best[:, None]).any(axis=0)
+        left, sums = left[:, some], sums[some]
     return np.array(front, np.int64).reshape(len(front), rows.shape[1])
 
 

@@ -23,7 +23,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import PodClass
-from shiplap.scheduling.model.resources import PLENTY, Bools, Ints, places_with, pods_held
+from shiplap.scheduling.model.resources import PLENTY, Bools, Ints, places_with
 from shiplap.scheduling.packing.bulk_stage import BulkStage
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.shortened_lists import limits_aside, shorten
@@ -39,7 +39,7 @@ from shiplap.scheduling.supply.open_claims import (
     Refusal,
     RefusalKind,
 )
-from shiplap.scheduling.supply.openings import Openings, PossibleNodes, estimates
+from shiplap.scheduling.supply.openings import CheapestPlace, Openings, PossibleNodes, estimates, room_on_launch_row
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.crowded_spreads import any_crowded
@@ -65,18 +65,16 @@ LEAST_REQUIRING = 4 * LEAST_PREFERRING
 """With required constraints alone a class may fail more often: nothing else can be given up."""
 
 
-class _Target(msgspec.Struct, frozen=True, eq=False):
-    """A place for the next pod: the open claim at `place`, which comes into `group` by it, or a new one (None).
+class _FreshClaim(msgspec.Struct, frozen=True, eq=False):
+    """A claim of a group that is opened for pods of one size: it takes `each`, and may be of `rows` [n].
 
-    `added` is what the pod adds to the price, in USD per hour. At most `most` pods may go there before other targets
-    are asked.
+    `charge` [resources] is the largest capacity of these, `price` the lowest price in USD per hour.
     """
 
-    attempt: PlacementAttempt
-    added: float
-    place: int | None = None
-    group: ClaimGroup | None = None
-    most: int = 1
+    each: int
+    rows: Ints
+    charge: Ints
+    price: float
 
 
 class AttemptBudget:
@@ -201,6 +199,7 @@ class Packer:
         templates, nodes, axis = compiled.templates, compiled.nodes, compiled.axis
         self._way = way
         self._least_hourly = 0.0
+        self._fresh_claims: dict[tuple[int, bytes], _FreshClaim] = {}
         self._last = last
         self._attempt_budget = AttemptBudget(0)
         self._strictly_reserved = strictly_reserved
@@ -403,40 +402,31 @@ class Packer:
                 break
         return placed
 
-    def _cheapest_target(self, choices: Iterable[DomainChoice], bounds: HostnameBounds | None) -> _Target | None:
+    def _cheapest_target(self, choices: Iterable[DomainChoice], bounds: HostnameBounds | None) -> CheapestPlace | None:
         """The open claim, or a new one, whose price a pod raises least; the first choice of domains among equals.
 
         Several pods go there only if they add nothing: each node that grows may be cheaper for the next pod.
         """
-        best: _Target | None = None
+        best: CheapestPlace | None = None
         for choice in choices:
             attempt = choice.attempt
             if attempt is None:
                 continue
-            many, targets = self.openings.takers(attempt, None if bounds is None else bounds.claims, choice.claims)
-            added = self.openings.added_prices(attempt, many, targets, joining=self._way.joining)
-            least = min(added.tolist(), default=np.inf)
-            if np.isfinite(least) and (best is None or least < best.added):
-                place = self._first_of(added <= least)
-                before, used = int(self.open.group_of[place]), self.open.used[[place]]
-                group, most = targets[before], 1
-                if least <= 0:
-                    kept = _room_on_launch_row(self.open.groups.all[before], group, used, attempt.requests)
-                    most = min(choice.most, int(many[place]), int(kept[0]))
-                best = _Target(attempt, least, place, group, most)
+            target = self.openings.cheapest_claim(
+                attempt,
+                None if bounds is None else bounds.claims,
+                choice.claims,
+                choice.most,
+                joining=self._way.joining,
+            )
+            if target is not None and (best is None or target.added < best.added):
+                best = target
             if best is not None and best.added <= 0:
                 break
             opened = self.openings.new_price(attempt) if bounds is None or bounds.new else np.inf
             if np.isfinite(opened) and (best is None or opened < best.added):
-                best = _Target(attempt, opened)
+                best = CheapestPlace(attempt, opened)
         return best
-
-    def _first_of(self, equal: Bools) -> int:
-        """Of claims that cost equally much more, the first one, or the one with the fewest pods as in Karpenter."""
-        places = np.flatnonzero(equal).tolist()
-        if not self._way.joining:
-            return places[0]
-        return min(places, key=lambda place: sum(len(pods) for _, pods in self.open.claims[place].pods))
 
     def _place_evenly(self, attempt: PlacementAttempt, pods: list[Pod]) -> list[Pod]:
         """Place as many spread pods evenly over their domains as surely keeps the constraints; returns the others."""
@@ -534,23 +524,26 @@ class Packer:
         inside: Bools | None = None,
     ) -> list[Pod]:
         """Put pods on open claims."""
-        many, targets = self.openings.takers(attempt, None if bounds is None else bounds.claims, inside)
+        many = self.openings.takers(attempt, None if bounds is None else bounds.claims, inside)
         groups = self.open.group_of
-        for number, target in targets.items():
+        merged: dict[int, ClaimGroup] = {}
+        for number in sorted(set(groups[many > 0].tolist())):
+            target = self.openings.merge(self.open.groups.all[number], attempt)
+            if target is None:
+                continue
+            merged[number] = target
             if self.openings.keeps_size(target.template, attempt, joining=self._way.joining):
                 members = np.flatnonzero((groups == number) & (many > 0))
                 many[members] = np.minimum(
                     many[members],
-                    _room_on_launch_row(
-                        self.open.groups.all[number], target, self.open.used[members], attempt.requests
-                    ),
+                    room_on_launch_row(self.open.groups.all[number], target, self.open.used[members], attempt.requests),
                 )
         if bounds is not None and bounds.single:
             many = _roomiest(many, len(pods))
         taken = _first_fit(many, len(pods))
         for place in np.flatnonzero(taken).tolist():
             number = int(taken[place])
-            self.openings.fill(place, targets[int(groups[place])], attempt, pods[:number])
+            self.openings.fill(place, merged[int(groups[place])], attempt, pods[:number])
             if attempt.pod_class.topological:
                 self._counts.record(attempt.pod_class, place, number, claim=True)
             pods = pods[number:]
@@ -595,10 +588,8 @@ class Packer:
     ) -> list[Pod]:
         """Open as many claims as are certain to be equal; at least one."""
         limits = self.openings.pool_limits[template.pool.metadata.name]
-        empty = np.zeros((1, len(self.axis)), np.int64)
-        each = 1 if attempt.pod_class.ports else int(group.room(empty, attempt.requests)[0])
-        holding = group.rows[group.holding(attempt.requests)]
-        charge = template.table.capacity[template.table.row_type[holding]].max(axis=0)
+        fresh = self._fresh_claim(group, attempt.requests)
+        each, holding, charge = 1 if attempt.pod_class.ports else fresh.each, fresh.rows, fresh.charge
         # A claim that relies on estimates is one of a kind: the next may not.
         if bounds is not None:
             each = min(each, bounds.new)
@@ -614,8 +605,22 @@ class Packer:
             pods = pods[each:]
         limits.charge(charge, claims)
         self.openings.opened(template, group, claims, holding)
-        self._least_hourly += claims * float(np.min(group.price[group.holding(attempt.requests)]))
+        self._least_hourly += claims * fresh.price
         return pods
+
+    def _fresh_claim(self, group: ClaimGroup, requests: Ints) -> _FreshClaim:
+        key = (group.index, requests.tobytes())
+        known = self._fresh_claims.get(key)
+        if known is None:
+            table, holds = group.template.table, group.holding(requests)
+            rows = group.rows[holds]
+            known = self._fresh_claims[key] = _FreshClaim(
+                each=int(group.room(np.zeros((1, len(self.axis)), np.int64), requests)[0]),
+                rows=rows,
+                charge=table.capacity[table.row_type[rows]].max(axis=0),
+                price=float(np.min(group.price[holds])),
+            )
+        return known
 
     def _place_promised(self, classes: Sequence[PodClass]) -> set[int]:
         """Put pods on the claims in flight that were opened for them; returns the identities of those that still fit.
@@ -720,12 +725,3 @@ def _roomiest(many: Ints, number: int) -> Ints:
         best = int(np.argmax(np.minimum(many, number)))
         only[best] = many[best]
     return only
-
-
-def _room_on_launch_row(group: ClaimGroup, target: ClaimGroup, used: Ints, requests: Ints) -> Ints:
-    """Return how many pods each claim takes without leaving the row that it would launch now."""
-    first = group.cheapest(used)
-    rows = group.rows[np.maximum(first, 0)]
-    kept = (first >= 0) & target.has_row(rows)
-    free = group.template.net[rows] - used
-    return np.where(kept & (free >= 0).all(axis=1), pods_held(free, requests), 0)

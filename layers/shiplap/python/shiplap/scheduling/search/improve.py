@@ -18,6 +18,7 @@ batches are repeated. Both are pure functions of their arguments: the caches sav
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import TypeVar
@@ -269,6 +270,7 @@ class _CheapestRow:
         self._net = net
         self._columns: list[Floats] = list(np.ascontiguousarray(net.T))
         self._chain = bool((np.diff(net, axis=0) >= 0).all())
+        self._steps: list[list[float]] = [column.tolist() for column in self._columns] if self._chain else []
 
     def of(self, use: Floats, allowed: Bools | None) -> Ints:
         """Rows [nodes] for loads [resources, nodes], the number of rows where none holds; `allowed` [nodes, rows]."""
@@ -284,11 +286,24 @@ class _CheapestRow:
         row = holds.argmax(axis=1)
         return np.where(holds[np.arange(len(row)), row], row, rows)
 
+    def of_one(self, use: Sequence[float], allowed: Bools | None) -> int:
+        """The row of one load [resources]; as `of`, but most of its time would go into arrays of one element."""
+        if allowed is None and self._chain:
+            return max(map(bisect_left, self._steps, use))
+        holds: Bools = self._columns[0] >= use[0]
+        for column, amount in zip(self._columns[1:], use[1:], strict=True):
+            holds &= column >= amount
+        if allowed is not None:
+            holds &= allowed
+        row = int(np.argmax(holds))
+        return row if holds[row] else len(self._net)
+
 
 class _Grower:
     """Nodes being filled: `use` and `spare` [resources, nodes] on `row` [nodes], for which `paid` [nodes] is the price.
 
-    `allowed` [nodes, rows] is set where some kinds do not suit all rows."""
+    `allowed` [nodes, rows] is set where some kinds do not suit all rows. `next` and `step` [nodes] are the row that one
+    more pod of the present kind needs, and what that adds to the price."""
 
     def __init__(self, reduced: ReducedProblem, weights: Floats, effort: Effort) -> None:
         self._problem, self._weights, self._effort = reduced, weights, effort
@@ -298,6 +313,8 @@ class _Grower:
         self._spare: Floats = np.zeros((width, most))
         self._row: Ints = np.zeros(most, np.int64)
         self._paid: Floats = np.zeros(most)
+        self._next: Ints = np.zeros(most, np.int64)
+        self._step: Floats = np.zeros(most)
         self._allowed: Bools | None = None
         if not reduced.suits.all():
             self._allowed = np.ones((most, len(reduced.price)), np.bool_)
@@ -306,6 +323,7 @@ class _Grower:
         self._price = np.append(reduced.price, np.inf)
         self._nodes = 0
         self._entries: list[tuple[Ints, int, Ints]] = []
+        self._singles: list[tuple[int, int, int]] = []
 
     def run(self, leading: Bools) -> Floats:
         large = np.round(self._problem.sizes @ self._weights, 12)
@@ -315,28 +333,38 @@ class _Grower:
         counts = np.zeros((self._nodes, len(large)))
         for nodes, kind, number in self._entries:
             counts[nodes, kind] += number
+        if self._singles:
+            node, kinds, numbers = np.array(self._singles, np.int64).T
+            np.add.at(counts, (node, kinds), numbers)
         return counts
 
     def _place(self, kind: int, left: int) -> None:
         size = self._problem.sizes[kind]
         alone = self._cheapest_row_alone(kind)
-        opened = 1
+        price, opened = float(self._price[alone]), 1
         left = self._fill_paid_room(kind, size, left)
+        if left:
+            self._ask(kind, size, 0)
         while left:
-            taken = self._grow(kind, size, left, float(self._price[alone]))
+            taken = self._grow(kind, size, left, price)
             if taken:
-                left = self._fill_paid_room(kind, size, left - taken)
+                left -= taken
+                if left:  # what looking for paid room among these nodes would cost; they are full
+                    self._effort.charge(14, 4.0 * self._nodes * len(size))
                 continue
             each = int(_room(self._net[:, alone : alone + 1], size)[0])
             # A node that can grow no further for this kind will not compete with the next one.
             grows = self._find.of(((each + 1) * size)[:, None], None)[0] < len(self._problem.price)
             fresh = min(-(-left // each), opened) if grows else -(-left // each)
             opened *= 2
+            before = self._nodes
             left -= self._open(kind, size, alone, fresh, each, left)
+            if left:
+                self._ask(kind, size, before)
 
     def _cheapest_row_alone(self, kind: int) -> int:
-        suits = None if self._allowed is None else self._problem.suits[kind][None, :]
-        return int(self._find.of(self._problem.sizes[kind][:, None], suits)[0])
+        suits = None if self._allowed is None else self._problem.suits[kind]
+        return self._find.of_one(self._problem.sizes[kind].tolist(), suits)
 
     def _open(self, kind: int, size: Floats, row: int, fresh: int, each: int, left: int) -> int:
         nodes = np.arange(self._nodes, self._nodes + fresh)
@@ -364,29 +392,68 @@ class _Grower:
         order = self._fullest_first(spare)
         return left - self._take(kind, size, some[order], _room(spare, size)[order], left)
 
+    def _ask(self, kind: int, size: Floats, first: int) -> None:
+        """Note for the nodes from `first` on which row one more pod needs, and what that adds to the price."""
+        nodes = slice(first, self._nodes)
+        allowed = None if self._allowed is None else self._allowed[nodes] & self._problem.suits[kind]
+        row = self._next[nodes] = self._find.of(self._use[:, nodes] + size[:, None], allowed)
+        self._step[nodes] = (self._price[row] - self._paid[nodes]).round(9)
+
+    def _ask_one(self, kind: int, size: Floats, node: int) -> None:
+        """As `_ask`, for one node."""
+        allowed = None if self._allowed is None else self._allowed[node] & self._problem.suits[kind]
+        row = self._next[node] = self._find.of_one((self._use[:, node] + size).tolist(), allowed)
+        self._step[node] = (self._price[row] - self._paid[node]).round(9)
+
     def _grow(self, kind: int, size: Floats, left: int, fresh: float) -> int:
-        """Put pods where the price rises least, if by no more than `fresh`; returns how many."""
+        """Put pods where the price rises least, if by no more than `fresh`; returns how many.
+
+        Afterwards these nodes are full for this kind, or no pod is left.
+        """
         nodes = self._nodes
         if not nodes:
             return 0
         self._effort.charge(24, (8.0 + (0 if self._allowed is None else len(self._price))) * nodes * len(size))
-        allowed = None if self._allowed is None else self._allowed[:nodes] & self._problem.suits[kind]
-        row = self._find.of(self._use[:, :nodes] + size[:, None], allowed)
-        step = (self._price[row] - self._paid[:nodes]).round(9)
+        step = self._step[:nodes]
         least = float(_least(step))
         if least > fresh + ROUNDING:
             return 0
         some: Ints = (step <= least + ROUNDING).nonzero()[0]
-        over = self._net[:, row[some]] - self._use[:, some]
+        if len(some) == 1:
+            return self._grow_one(kind, size, left, int(some[0]))
+        row = self._next[some]
+        over = self._net[:, row] - self._use[:, some]
         order = self._fullest_first(over)
-        some, over = some[order], over[:, order]
+        some, row, over = some[order], row[order], over[:, order]
         many = _room(over, size)
         number = int(many.cumsum().searchsorted(left)) + 1
-        some, many, over = some[:number], many[:number], over[:, :number]
-        self._row[some] = row[some]
-        self._paid[some] = self._price[row[some]]
+        some, row, many, over = some[:number], row[:number], many[:number], over[:, :number]
+        self._row[some] = row
+        self._paid[some] = self._price[row]
         self._spare[:, some] = over
-        return self._take(kind, size, some, many, left)
+        taken = self._take(kind, size, some, many, left)
+        if taken < left:
+            self._ask(kind, size, 0)
+        return taken
+
+    def _grow_one(self, kind: int, size: Floats, left: int, node: int) -> int:
+        """Let one node grow, and put pods there; returns how many."""
+        row = int(self._next[node])
+        use = self._use[:, node]
+        over = self._net[:, row] - use
+        each = zip(over.tolist(), size.tolist(), strict=True)
+        number = min(left, *(int(have // wanted) for have, wanted in each if wanted))
+        amounts = number * size
+        self._row[node] = row
+        self._paid[node] = self._price[row]
+        use += amounts
+        self._spare[:, node] = over - amounts
+        if self._allowed is not None:
+            self._allowed[node] &= self._problem.suits[kind]
+        self._singles.append((node, kind, number))
+        if number < left:
+            self._ask_one(kind, size, node)
+        return number
 
     def _fullest_first(self, spare: Floats) -> Ints:
         """The order of nodes by what they have to spare [resources, nodes]."""

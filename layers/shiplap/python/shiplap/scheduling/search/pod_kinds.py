@@ -17,7 +17,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, distinct_lines, rows_holding
+from shiplap.scheduling.model.resources import PLENTY, ROUNDING, Bools, Floats, Ints, distinct_lines, rows_holding
 from shiplap.scheduling.search.bin_packing import (
     BinPackingProblem,
     Filling,
@@ -38,6 +38,10 @@ Of several the strongest count: each is one more resource of every pattern."""
 
 _AVERAGE_TIMES = 2.0
 """Where weak rules hold, nodes take up to so many times the average number of pods."""
+
+
+_LEAST_PRICE = ROUNDING / 1000
+"""USD per hour at which the search reckons with free rows: it looks for what is worth most for its price."""
 
 
 class _ProblemWithRules(msgspec.Struct, frozen=True, eq=False):
@@ -119,7 +123,7 @@ def _reduce_family(ruled: Sequence[_ProblemWithRules]) -> tuple[ReducedProblem, 
             sizes=sizes[first],
             demand=np.bincount(kinds, some, len(first)).astype(np.float64),
             net=net[rows],
-            price=price[rows],
+            price=np.maximum(price[rows], _LEAST_PRICE),
             suits=suits[suit_class[first]][:, rows],
             rows=rows,
             kind_of=kinds,

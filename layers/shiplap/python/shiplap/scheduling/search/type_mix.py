@@ -10,6 +10,8 @@ and a few dozen profiles make a small linear program of thousands of sizes.
 
 from __future__ import annotations
 
+from operator import le, mul
+
 import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints, rows_holding
@@ -225,9 +227,11 @@ class _Dealer:
         """
         if fine and len(nodes):
             return self._put_one_by_one(pods, nodes)
+        step = max(1, (len(nodes) + 2) // 3)
+        if step == 1 and len(nodes):
+            return self._put_in_turn(pods, nodes)
         over: list[Ints] = []
         start = 0
-        step = max(1, (len(nodes) + 2) // 3)
         while start < len(pods) and len(nodes):
             some = pods[start : start + step]
             start += step
@@ -244,6 +248,31 @@ class _Dealer:
                 over.append(some[~holds])
         over.append(pods[start:])
         return np.concatenate(over)
+
+    def _put_in_turn(self, pods: Ints, nodes: Ints) -> Ints:
+        """Each pod goes to the node that is least full with it, or stays out: so few nodes take one at a time.
+
+        Numbers instead of arrays, which would have a few elements each.
+        """
+        sizes: list[list[float]] = self.sizes.tolist()
+        loads, nets, inverses = (lines[nodes].tolist() for lines in (self.load, self.net, self.inverse))
+        suits = self.suits[:, nodes].tolist()
+        counts = [[0] * len(sizes) for _ in loads]
+        over: list[int] = []
+        for kind in pods.tolist():
+            self._charge(nodes)
+            size = sizes[kind]
+            after = [[load + more for load, more in zip(line, size, strict=True)] for line in loads]
+            full = [max(map(mul, line, inverse)) for line, inverse in zip(after, inverses, strict=True)]
+            target = full.index(min(full))
+            if suits[kind][target] and all(map(le, after[target], nets[target])):
+                loads[target] = after[target]
+                counts[target][kind] += 1
+            else:
+                over.append(kind)
+        self.load[nodes] = loads
+        self.counts[nodes] += counts
+        return np.array(over, np.int64)
 
     def _put_one_by_one(self, pods: Ints, nodes: Ints) -> Ints:
         """Each pod goes to the node that is least full with it. For the next pod of the same kind only the

@@ -29,6 +29,7 @@ from shiplap.scheduling.model.resources import (
 )
 from shiplap.scheduling.model.topology_constraints import Constraints
 from shiplap.scheduling.supply.daemons import NO_COMPANY, Company
+from shiplap.scheduling.supply.room_by_state import ClaimStates
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 
@@ -55,7 +56,7 @@ class RowSet(msgspec.Struct, eq=False):
         """The net resources of the rows [rows, resources]; forgotten with all others once these are too many."""
         known = self.nets.get(self.number)
         if known is None:
-            known = self.template.net[self.rows]
+            known = np.asfortranarray(self.template.net[self.rows])  # every look at it is a look at its columns
             if (len(self.nets) + 1) * self.template.net.nbytes > BOUNDS.net_bytes:
                 self.nets.clear()
             self.nets[self.number] = known
@@ -429,7 +430,10 @@ class OpenClaims:
         self._used: Ints = np.zeros((64, columns), np.int64)
         self._charges: Ints = np.zeros((64, columns), np.int64)
         self._group_of: Ints = np.zeros(64, np.int64)
-        self._reach: Ints = np.zeros((0, columns), np.int64)
+        self.known_states = ClaimStates()
+        self._state_of: Ints = np.zeros(64, np.int64)
+        self._template_of: Ints = np.zeros(64, np.int64)
+        self._altered: list[int] = []
 
     def __len__(self) -> int:
         return len(self.claims)
@@ -449,16 +453,17 @@ class OpenClaims:
         """The number of each claim's group."""
         return self._group_of[: len(self.claims)]
 
-    def within_reach(self, requests: Ints) -> Ints:
-        """The places of the claims that the largest amounts of their group's rows leave room for `requests`.
+    @property
+    def template_of(self) -> Ints:
+        """The number of the template of each claim."""
+        return self._template_of[: len(self.claims)]
 
-        Most claims are full, so this saves asking each of their groups.
-        """
-        known = len(self._reach)
-        if known < len(self.groups.all):
-            fresh = [group.reach for group in self.groups.all[known:]]
-            self._reach = np.concatenate([self._reach, np.array(fresh, np.int64)])
-        return np.flatnonzero((self.used + requests <= self._reach[self.group_of]).all(axis=1))
+    def states(self) -> Ints:
+        """The state of each claim [claims]. It is looked up when somebody asks: mostly nobody does."""
+        for place in self._altered:
+            self._state_of[place] = self.known_states.number(int(self._group_of[place]), self._used[place])
+        self._altered.clear()
+        return self._state_of[: len(self.claims)]
 
     def install(self, groups: Sequence[ClaimGroup], charges: Ints, loads: Ints) -> list[OpenClaim]:
         """Open claims with loads decided elsewhere; their pods and what goes with these are the caller's to add.
@@ -472,6 +477,8 @@ class OpenClaims:
         self.claims += opened
         self._used[start:end], self._charges[start:end] = loads, charges
         self._group_of[start:end] = [group.index for group in groups]
+        self._template_of[start:end] = [group.template.index for group in groups]
+        self._altered += range(start, end)
         self.changes += len(groups)
         return opened
 
@@ -483,6 +490,8 @@ class OpenClaims:
         self.claims.append(OpenClaim(group, skipped=skipped, relaxed=group.relaxed))
         self._charges[place] = charge
         self._group_of[place] = group.index
+        self._template_of[place] = group.template.index
+        self._altered.append(place)
         self.changes += 1
         return place
 
@@ -491,18 +500,22 @@ class OpenClaims:
         self._used = np.concatenate([self._used, np.zeros_like(self._used)])
         self._charges = np.concatenate([self._charges, np.zeros_like(self._charges)])
         self._group_of = np.concatenate([self._group_of, np.zeros_like(self._group_of)])
+        self._state_of = np.concatenate([self._state_of, np.zeros_like(self._state_of)])
+        self._template_of = np.concatenate([self._template_of, np.zeros_like(self._template_of)])
 
     def load(self, place: int, group: ClaimGroup, amounts: Ints) -> None:
         """Add these amounts [resources] to the load of a claim, which comes into `group` by that."""
         self.claims[place].group = group
         self._group_of[place] = group.index
         self._used[place] += amounts
+        self._altered.append(place)
         self.changes += 1
 
     def regroup(self, place: int, group: ClaimGroup) -> None:
         """Let a claim be of another group, which holds its load."""
         self.claims[place].group = group
         self._group_of[place] = group.index
+        self._altered.append(place)
         self.changes += 1
 
     def restrict(self, place: int, allowed: Bools) -> None:
@@ -511,4 +524,5 @@ class OpenClaims:
         group = claim.group
         claim.group = self.groups.get(group.template, group.requirements, allowed, group.minimums)
         self._group_of[place] = claim.group.index
+        self._altered.append(place)
         self.changes += 1

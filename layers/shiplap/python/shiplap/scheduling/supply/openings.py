@@ -18,16 +18,31 @@ from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.pod_classes import ports_collide
-from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints
+from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, pods_held
 from shiplap.scheduling.supply.daemons import NO_COMPANY
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.scheduling.supply.open_claims import ClaimGroup, ClaimGroups, OpenClaims, PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.reservations import Reservations
+from shiplap.scheduling.supply.room_by_state import RoomByState
 from shiplap.scheduling.supply.templates import NodeClaimTemplate, may_be_spot
 
 _LEAST_MERGES = BOUNDS.group_comparisons // 1000
 """The least share of a class, however many classes there are."""
+
+
+class CheapestPlace(msgspec.Struct, frozen=True, eq=False):
+    """A place for the next pod: the open claim at `place`, which comes into `group` by it, or a new one (None).
+
+    `added` is what the pod adds to the price, in USD per hour. At most `most` pods may go there before other targets
+    are asked.
+    """
+
+    attempt: PlacementAttempt
+    added: float
+    place: int | None = None
+    group: ClaimGroup | None = None
+    most: int = 1
 
 
 class PossibleNodes:
@@ -159,7 +174,13 @@ class Openings:
         self._by_pool = _by_weight_and_pool(templates)
         self._tied = [pools for pools in self._by_pool if len(pools) > 1]
         self._best_of_all = min((template.level for template in templates), default=None)
-        self._best: tuple[tuple[int, int, int], tuple[int, int] | None] | None = None
+        self._same_level = len({template.level for template in templates}) < 2
+        self._by_index = {template.index: template for template in templates}
+        self._reserves = any(template.reserved or template.steady for template in templates)
+        self._rooms: dict[tuple[int, bytes], RoomByState] = {}
+        self._new_prices: dict[tuple[int, bytes, bool], tuple[object, float]] = {}
+        self._holds = 0
+        self._best: tuple[tuple[int, int, object], tuple[int, int] | None] | None = None
         self._within: dict[tuple[int, Requirements, bytes], tuple[bytes, ClaimGroup | RefusalKind]] = {}
 
     def in_order(self, attempt: PlacementAttempt, number: int) -> Sequence[NodeClaimTemplate]:
@@ -212,9 +233,9 @@ class Openings:
     def _best_level(self, attempt: PlacementAttempt) -> tuple[int, int] | None:
         """The level of the first template that could open a claim; claims of later levels are filled but not enlarged.
 
-        Remembered until a claim changes, because every group of claims asks.
+        Remembered while limits and estimates stay, because every group of claims asks.
         """
-        key = (attempt.constraint, attempt.pod_class.index, self.open.changes)
+        key = (attempt.constraint, attempt.pod_class.index, self._allowances())
         if self._best is None or self._best[0] != key:
             opening = (
                 template.level
@@ -230,6 +251,7 @@ class Openings:
         if keys:
             self.holder |= dict.fromkeys(keys, place)
             self._unheld.clear()
+            self._holds += 1
 
     def entry(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> ClaimGroup | RefusalKind:
         """The group a new claim would start in, or why this template cannot open one now."""
@@ -414,60 +436,149 @@ class Openings:
         if attempt.level:
             claim.relaxations.append(attempt)
 
-    def takers(
-        self, attempt: PlacementAttempt, bound: Ints | None, inside: Bools | None
-    ) -> tuple[Ints, dict[int, ClaimGroup]]:
-        """Return how many pods each open claim takes [claims], and the group that claims of each group come into.
+    def takers(self, attempt: PlacementAttempt, bound: Ints | None, inside: Bools | None) -> Ints:
+        """Return how many pods of an attempt each open claim takes [claims].
 
         Args:
             attempt: of the pods.
             bound: the most pods that each claim may take [claims], if there is a bound.
             inside: the claims [claims] that count; None if all do.
         """
-        many = np.zeros(len(self.open), np.int64)
-        targets: dict[int, ClaimGroup] = {}
-        roomy = self.open.within_reach(attempt.requests)
-        if bound is not None:
-            roomy = roomy[bound[roomy] > 0]
-        if inside is not None:
-            roomy = roomy[inside[roomy]]
+        states, room, some = self._looked_at(attempt, bound, inside)
+        unasked = states if some is None else states[some]
+        self._ask(room, attempt, unasked[room.many[unasked] < 0])
+        many: Ints = np.maximum(room.many[states], 0)
+        if some is not None:
+            many[~some] = 0
+        if attempt.pod_class.ports:
+            np.minimum(many, 1, out=many)
+        return many if bound is None else np.minimum(many, bound)
+
+    def cheapest_claim(
+        self, attempt: PlacementAttempt, bound: Ints | None, inside: Bools | None, most: int, *, joining: bool
+    ) -> CheapestPlace | None:
+        """The open claim whose price a pod raises least; None if none takes it.
+
+        Among equals it is the first one; with `joining` the first one with the fewest pods, as in Karpenter.
+
+        Args:
+            attempt: of the pod.
+            bound: as for `takers`.
+            inside: as for `takers`.
+            most: at most so many pods may go there.
+            joining: as for `keeps_size`.
+        """
+        added = self._added(attempt, bound, inside, joining=joining)
+        least = float(np.min(added, initial=np.inf))
+        if least == np.inf:
+            return None
+        place = int(np.argmin(added))
+        if joining:
+            places = np.flatnonzero(added <= least).tolist()
+            place = min(places, key=lambda place: sum(len(pods) for _, pods in self.open.claims[place].pods))
+        group = self.open.claims[place].group
+        target = self.merge(group, attempt)
+        if least > 0 or target is None:
+            return CheapestPlace(attempt, least, place, target)
+        state, room = int(self.open.states()[place]), self._room_of(attempt)
+        if room.kept[state] < 0:
+            room.kept[state] = room_on_launch_row(group, target, self.open.used[[place]], attempt.requests)[0]
+        most = min(most, int(room.kept[state]), 1 if attempt.pod_class.ports else int(room.many[state]))
+        return CheapestPlace(attempt, least, place, target, most if bound is None else min(most, int(bound[place])))
+
+    def _added(self, attempt: PlacementAttempt, bound: Ints | None, inside: Bools | None, *, joining: bool) -> Floats:
+        """Return what a pod adds to the price of each open claim [claims]; infinite where the pod may not go."""
+        states, room, some = self._looked_at(attempt, bound, inside)
+        added: Floats = room.added[states]
+        if some is not None:
+            added[~some] = np.inf
+        unknown = np.isnan(added)
+        if unknown.any():
+            self._price(room, attempt, states[unknown])
+            added[unknown] = room.added[states[unknown]]
+            added[np.isnan(added)] = np.inf
+        if not self._same_level:
+            growing = np.flatnonzero((added > 0) & np.isfinite(added))
+            of = self.open.template_of[growing]
+            for number in set(of.tolist()):
+                if self.keeps_size(self._by_index[number], attempt, joining=joining):
+                    added[growing[of == number]] = np.inf
+        return added
+
+    def _looked_at(
+        self, attempt: PlacementAttempt, bound: Ints | None, inside: Bools | None
+    ) -> tuple[Ints, RoomByState, Bools | None]:
+        """The state of each claim [claims], what is known of states, and the claims [claims] that may take pods."""
+        states, room = self.open.states(), self._room_of(attempt)
+        room.reach(len(self.open.known_states))
+        some = inside if bound is None else bound > 0 if inside is None else inside & (bound > 0)
         ports = attempt.pod_class.ports
         if ports:
-            free = [not ports_collide(ports, self.open.claims[place].ports) for place in roomy.tolist()]
-            roomy = roomy[np.array(free, np.bool_)]
-        candidates = self.open.group_of[roomy]
-        for number in sorted(set(candidates.tolist())):
-            target = self.merge(self.open.groups.all[number], attempt)
+            free = np.array([not ports_collide(ports, claim.ports) for claim in self.open.claims], np.bool_)
+            some = free if some is None else some & free
+        return states, room, some
+
+    def _room_of(self, attempt: PlacementAttempt) -> RoomByState:
+        key = (attempt.constraint, attempt.requests.tobytes())
+        known = self._rooms.get(key)
+        if known is None:
+            known = self._rooms[key] = RoomByState()
+        return known
+
+    def _ask(self, room: RoomByState, attempt: PlacementAttempt, states: Ints) -> None:
+        """Note how many pods of an attempt claims in these states take."""
+        if not len(states):
+            return
+        known = self.open.known_states
+        by_group: dict[int, list[int]] = {}
+        for state in sorted(set(states.tolist())):
+            by_group.setdefault(known.groups[state], []).append(state)
+        for number in sorted(by_group):
+            members, group = np.array(by_group[number], np.int64), self.open.groups.all[number]
+            used = np.array([known.loads[state] for state in by_group[number]], np.int64)
+            room.many[members] = 0
+            # Most claims are full, so this saves asking each of their groups.
+            within = (used + attempt.requests <= group.reach).all(axis=1)
+            if not within.any():
+                continue
+            target = self.merge(group, attempt)
             if target is not None:
-                targets[number] = target
-                members = roomy[candidates == number]
-                many[members] = target.room(self.open.used[members], attempt.requests)
-        if ports:
-            np.minimum(many, 1, out=many)
-        return many if bound is None else np.minimum(many, bound), targets
+                room.many[members[within]] = target.room(used[within], attempt.requests)
+            elif (number, attempt.constraint) not in self._merged:
+                room.many[members[within]] = -1  # it is asked again, perhaps by a class that may still compare
 
-    def added_prices(
-        self, attempt: PlacementAttempt, many: Ints, targets: Mapping[int, ClaimGroup], *, joining: bool
-    ) -> Floats:
-        """Return what a pod adds to the price of each open claim [claims]; infinite where the pod may not go.
+    def _price(self, room: RoomByState, attempt: PlacementAttempt, states: Ints) -> None:
+        """Note what a pod of an attempt adds to the price of claims in these states."""
+        self._ask(room, attempt, states[room.many[states] < 0])
+        known = self.open.known_states
+        for state in sorted(set(states.tolist())):
+            if room.many[state] > 0:
+                group, load = self.open.groups.all[known.groups[state]], known.loads[state]
+                target = self._merged[group.index, attempt.constraint]
+                price = np.inf if target is None else target.launch_price(load + attempt.requests)
+                room.added[state] = round(price - group.launch_price(load), 9)
+            elif not room.many[state]:
+                room.added[state] = np.inf
 
-        `many` and `targets` are those of `takers`.
-        """
-        added = np.full(len(self.open), np.inf)
-        for place in np.flatnonzero(many).tolist():
-            number, used = int(self.open.group_of[place]), self.open.used[place]
-            target = targets[number]
-            price = target.launch_price(used + attempt.requests)
-            price = round(price - self.open.groups.all[number].launch_price(used), 9)
-            if price <= 0 or not self.keeps_size(target.template, attempt, joining=joining):
-                added[place] = price
-        return added
+    def _allowances(self) -> object:
+        """A value that changes with what decides where claims can be opened: limits, estimates, reservations."""
+        limits = tuple(
+            (left.left.tobytes(), left.nodes_left, left.nodes, left.steady)
+            for left in self.pool_limits.values()
+            if left.is_bounded or left.shares
+        )
+        return limits, self._holds, self.open.changes if self._reserves else 0
 
     def new_price(self, attempt: PlacementAttempt) -> float:
         """USD per hour of a new claim for one pod of a class; infinite where none can be opened."""
-        entries = (self.entry(template, attempt) for template in self.in_order(attempt, 1))
-        group = next((entry for entry in entries if not isinstance(entry, RefusalKind)), None)
-        return np.inf if group is None else round(group.launch_price(attempt.requests), 9)
+        key, now = (attempt.constraint, attempt.requests.tobytes(), attempt.pod_class.missed), self._allowances()
+        known = self._new_prices.get(key)
+        if known is None or known[0] != now:
+            entries = (self.entry(template, attempt) for template in self.in_order(attempt, 1))
+            group = next((entry for entry in entries if not isinstance(entry, RefusalKind)), None)
+            price = np.inf if group is None else round(group.launch_price(attempt.requests), 9)
+            known = self._new_prices[key] = (now, price)
+        return known[1]
 
     def keeps_size(self, template: NodeClaimTemplate, attempt: PlacementAttempt, *, joining: bool) -> bool:
         """True if a pod must not enlarge claims of a template, as a better level could open a claim for it.
@@ -513,6 +624,7 @@ class Openings:
             if released:
                 freed = True
                 self._unheld.clear()
+                self._holds += 1
                 for key in released:
                     del self.holder[key]
                 keep = np.array([not key or key in needed for key in table.row_key], np.bool_)
@@ -663,6 +775,15 @@ def beside_daemons(template: NodeClaimTemplate, attempt: PlacementAttempt) -> Bo
             [not ports_collide(attempt.pod_class.ports, taken) for taken in template.daemons.ports], np.bool_
         )
     return rows
+
+
+def room_on_launch_row(group: ClaimGroup, target: ClaimGroup, used: Ints, requests: Ints) -> Ints:
+    """Return how many pods each claim takes without leaving the row that it would launch now."""
+    first = group.cheapest(used)
+    rows = group.rows[np.maximum(first, 0)]
+    kept = (first >= 0) & target.has_row(rows)
+    free = group.template.net[rows] - used
+    return np.where(kept & (free >= 0).all(axis=1), pods_held(free, requests), 0)
 
 
 def estimates(group: ClaimGroup) -> list[str]:

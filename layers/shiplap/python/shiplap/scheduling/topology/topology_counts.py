@@ -7,6 +7,7 @@ Claims opened by this decision follow the numbering of OpenClaims.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -35,6 +36,11 @@ Counts = NDArray[np.int32]
 
 ABSENT, OPEN = range(-1, -3, -1)
 """Codes of a node without the label, and of one whose value is not decided yet."""
+
+_UNASKED = OPEN - 1
+_NOBODY_ASKED: Ints = np.zeros(0, np.int64)
+
+_Key = TypeVar("_Key")
 
 
 class BaseCounts(msgspec.Struct, frozen=True, eq=False):
@@ -108,13 +114,13 @@ class TopologyCounts:
         self._values: dict[str, list[str]] = {}
         self._codes: dict[str, dict[str, int]] = {}
         self._node_codes: dict[str, tuple[Ints, list[tuple[int, list[int]]]]] = {}
-        self._group_codes: dict[str, dict[int, int]] = {}
+        self._group_codes: dict[str, Ints] = {}
         self._claim_codes: dict[str, tuple[int, Ints]] = {}
         self._totals: dict[tuple[int, str, bool, bool], Ints] = {}
         self._totals_version = (-1, -1)
         self._suited: dict[object, Bools] = {}
-        self._group_suited: dict[object, dict[int, int]] = {}
-        self._group_certain: dict[tuple[Requirements, ...], dict[int, int]] = {}
+        self._group_suited: dict[object, Ints] = {}
+        self._group_certain: dict[tuple[Requirements, ...], Ints] = {}
 
     def record(self, pod_class: PodClass, index: int, number: int, *, claim: bool) -> None:
         """`number` pods of a class now stand on a node, or on a claim."""
@@ -206,8 +212,7 @@ class TopologyCounts:
         """The domain of each claim [claims] as far as its requirements decide it, else OPEN."""
         found = self._claim_codes.get(key)
         if found is None or found[0] != self._open.changes:
-            known = self._group_codes.setdefault(key, {})
-            codes = self._of_groups(lambda group: self._code_of(group, key), known)
+            codes = self._of_groups(lambda group: self._code_of(group, key), self._group_codes, key)
             found = self._claim_codes[key] = (self._open.changes, codes)
         return found[1]
 
@@ -219,15 +224,18 @@ class TopologyCounts:
             return self.code(key, next(iter(entry.values)))
         return OPEN if entry.values else ABSENT
 
-    def _of_groups(self, ask: Callable[[ClaimGroup], int], known: dict[int, int]) -> Ints:
-        """Return the answer of `ask` for the group of each claim [claims]; most known groups have no claim in them."""
-        used, of_claims = np.unique(self._open.group_of, return_inverse=True)
-        numbers = used.tolist()
-        for number in numbers:
-            if number not in known:
-                known[number] = ask(self._open.groups.all[number])
-        answers: Ints = np.array([known[number] for number in numbers], np.int64)[of_claims]
-        return answers
+    def _of_groups(self, ask: Callable[[ClaimGroup], int], answers: dict[_Key, Ints], key: _Key) -> Ints:
+        """Return the answer of `ask` for the group of each claim [claims]; each group is asked once for a key."""
+        groups = self._open.groups.all
+        known = answers.get(key, _NOBODY_ASKED)
+        if len(known) < len(groups):
+            known = answers[key] = np.concatenate([known, np.full(len(groups), _UNASKED, np.int64)])
+        of_claims = known[self._open.group_of]
+        if (of_claims == _UNASKED).any():
+            for number in np.unique(self._open.group_of[of_claims == _UNASKED]).tolist():
+                known[number] = ask(groups[number])
+            of_claims = known[self._open.group_of]
+        return of_claims
 
     def totals(self, term: int, key: str, *, keeping: bool = False, certain: bool = False) -> Ints:
         """Per domain [values], the pods a term counts or that keep away from them.
@@ -303,8 +311,9 @@ class TopologyCounts:
         codes, suited = self.claim_codes(spread.key), self._claims_suit(pod_class, spread)
         settled = suited & (codes >= 0)
         if spread.honor_affinity and settled.any():
-            known = self._group_certain.setdefault(pod_class.own_terms, {})
-            settled = settled & (self._of_groups(lambda group: _meets_surely(group, pod_class.own_terms), known) > 0)
+            terms = pod_class.own_terms
+            sure = self._of_groups(lambda group: _meets_surely(group, terms), self._group_certain, terms)
+            settled = settled & (sure > 0)
         return set(codes[settled].tolist())
 
     def _sum(self, codes: Ints, amounts: Ints, key: str) -> Ints:
@@ -360,7 +369,6 @@ class TopologyCounts:
 
     def _claims_suit(self, pod_class: PodClass, spread: Spread) -> Bools:
         """Return a mask of the claims [claims] that a spread constraint looks at."""
-        known = self._group_suited.setdefault(nodes_of_spread(pod_class, spread), {})
         needed = sorted(other_labels(pod_class, spread))
 
         def suits(group: ClaimGroup) -> int:
@@ -378,7 +386,7 @@ class TopologyCounts:
                 and all(self._code_of(group, key) != ABSENT for key in needed)
             )
 
-        return self._of_groups(suits, known) > 0
+        return self._of_groups(suits, self._group_suited, nodes_of_spread(pod_class, spread)) > 0
 
 
 def _meets_surely(group: ClaimGroup, terms: Sequence[Requirements]) -> bool:
