@@ -11,9 +11,10 @@ import importlib.util
 import io
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +22,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.install import Install
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.manifests.custom_resources import NodePool
+from shiplap.ports import FleetRequest, FleetResult
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.fakes.compute import FakeCompute
@@ -70,13 +72,21 @@ def _handler() -> ModuleType:
     return module
 
 
-def milliseconds(samples: int) -> list[float]:
-    """The time of each invocation after the first, which is not counted."""
+class Sample(NamedTuple):
+    """Milliseconds of processor time of an invocation, and of the part before CreateFleet; bytes that it recorded."""
+
+    all_ms: float
+    before_launch_ms: float
+    recorded_bytes: int
+
+
+def samples(number: int) -> list[Sample]:
+    """Measure invocations of one process; the first, which stores the catalogue for its record, is not counted."""
     with contextlib.redirect_stdout(io.StringIO()):  # logs and metrics
-        return _milliseconds(samples)
+        return _samples(number)
 
 
-def _milliseconds(samples: int) -> list[float]:
+def _samples(number: int) -> list[Sample]:
     catalog, handler = embedded.load(), _handler()
     first = _stage(catalog)
     install = _Install("schedule", Settings((first.settings,)), _NAMES)
@@ -85,11 +95,28 @@ def _milliseconds(samples: int) -> list[float]:
     body = json.dumps({"kind": "sweep", "cluster": first.settings.name})
     event: dict[str, Any] = {"Records": [{"messageId": "m", "body": body}]}
     taken = []
-    for stage in (first, *(_stage(catalog) for _ in range(samples))):
+    for stage in (first, *(_stage(catalog) for _ in range(number))):
+        stage.context = msgspec.structs.replace(stage.context, recorder=first.recorder)
         install.staged, install.clock = stage, stage.clock  # type: ignore[assignment]
-        started = time.perf_counter()
+        launched_at: list[float] = []
+        compute = stage.compute
+        setattr(compute, "launch", _noting(launched_at, compute.launch))  # noqa: B010 - the fake's own
+        first.recorder.records.clear()
+        kept = set(first.recorder.chunks)
+        started = time.process_time()
         answer = handler.handle(event, _Context())
-        taken.append(1000 * (time.perf_counter() - started))
+        ended = time.process_time()
         assert answer == {"batchItemFailures": []}
-        assert len(stage.compute.launches) == 1
+        assert len(compute.launches) == 1
+        chunks = [document for name, document in first.recorder.chunks.items() if name not in kept]
+        recorded = sum(map(len, (*first.recorder.records.values(), *chunks)))
+        taken.append(Sample(1000 * (ended - started), 1000 * (launched_at[0] - started), recorded))
     return taken[1:]
+
+
+def _noting(at: list[float], launch: Callable[[FleetRequest], FleetResult]) -> Callable[[FleetRequest], FleetResult]:
+    def noted(request: FleetRequest) -> FleetResult:
+        at.append(time.process_time())
+        return launch(request)
+
+    return noted

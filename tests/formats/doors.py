@@ -87,18 +87,34 @@ class Puts:
         self.found[Key] = Body
         self.metadata[Key] = Metadata or {}
 
+    def get_object(self, *, Key: str, **_: Any) -> dict[str, Any]:  # noqa: N803 - as above
+        return {"Body": io.BytesIO(self.found[Key])}
 
-def recorded_again(document: bytes) -> dict[str, bytes]:
-    """A recorded decision, read and recorded once more: what is put into the bucket, by key."""
-    record = records.read(document, "golden").record
+
+def recorded_again(*documents: bytes, least_bytes: int | None = None) -> dict[str, bytes]:
+    """Recorded decisions, read and recorded once more by one process: what is put into the bucket, by key.
+
+    With `least_bytes`, smaller parts than usual are stored apart.
+    """
     client = Puts()
     recorder = BucketRecorder(client, "bucket")  # type: ignore[arg-type]
-    if isinstance(record, records.DisruptionRecord):
-        recorder.record_disruption(record.snapshot, record.decision)
-    else:
-        assert record is not None
-        recorder.record(record.snapshot, record.plan)
+    recorder.least_bytes = recorder.least_bytes if least_bytes is None else least_bytes
+    for document in documents:
+        record = records.read(document, "golden").record
+        if isinstance(record, records.DisruptionRecord):
+            recorder.record_disruption(record.snapshot, record.decision)
+        else:
+            assert record is not None
+            recorder.record(record.snapshot, record.plan)
     return client.found
+
+
+def whole_records(bucket: Mapping[str, bytes]) -> list[bytes]:
+    """The records among the objects of a bucket, by key, each whole."""
+    client = Puts()
+    client.found = dict(bucket)
+    recorder = BucketRecorder(client, "bucket")  # type: ignore[arg-type]
+    return [recorder.document(key.removeprefix("records/")) for key in sorted(bucket) if key.startswith("records/")]
 
 
 NOW = 1_700_000_000.0

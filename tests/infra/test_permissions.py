@@ -280,6 +280,7 @@ FOREIGN = {
     "the whole table": of("dynamodb:Scan", arn("dynamodb", REGION, "table/ShiplapStorageStateA37890B1"), {}),
     "deleting a table": of("dynamodb:DeleteTable", arn("dynamodb", REGION, "table/ShiplapStorageStateA37890B1"), {}),
     "another bucket": of("s3:GetObject", "arn:aws:s3:::other/catalog/x", {}),
+    "deleting parts of records": of("s3:DeleteObject", "arn:aws:s3:::shiplapstoragebucketf4f1456a/chunks/x", {}),
     "deleting records": of("s3:DeleteObject", "arn:aws:s3:::shiplapstoragebucketf4f1456a/records/x", {}),
     "another queue": of("sqs:SendMessage", arn("sqs", REGION, "other"), {}),
     "the default bus": of("events:PutEvents", arn("events", REGION, "event-bus/default"), {}),
@@ -315,6 +316,7 @@ def test_the_forbidden_requests_are_forbidden_by_what_is_wrong_with_them(roles: 
             pass_role(NODE_ROLE),
             pass_role(f"arn:aws:iam::{ACCOUNT}:role/path/windows-nodes"),
             of("s3:PutObject", "arn:aws:s3:::shiplapstoragebucketf4f1456a/records/x", {}),
+            of("s3:PutObject", "arn:aws:s3:::shiplapstoragebucketf4f1456a/chunks/x", {}),
         ],
         "lifecycle": [
             of("ec2:TerminateInstances", ec2("instance/i-1"), OURS),

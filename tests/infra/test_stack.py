@@ -368,6 +368,7 @@ def test_the_bucket_is_private_encrypted_and_forgets_what_is_old(template: Templ
                     "Rules": Match.array_with(
                         [
                             Match.object_like({"Prefix": "records/", "ExpirationInDays": 14, "Status": "Enabled"}),
+                            Match.object_like({"Prefix": "chunks/", "ExpirationInDays": 15, "Status": "Enabled"}),
                             Match.object_like({"Prefix": "catalog/", "ExpirationInDays": 30, "Status": "Enabled"}),
                         ]
                     )

@@ -221,6 +221,22 @@ def test_records_of_an_install(says: Says, snapshot: Snapshot, monkeypatch: pyte
         assert "there is no stack 'Shiplap'" in says("a/b/c", code=2)
 
 
+def test_a_copy_of_a_large_record_is_completed_from_its_install(says: Says, snapshot: Snapshot, tmp_path: Path) -> None:
+    with aws_in_process():
+        s3 = session.client("s3")
+        s3.create_bucket(Bucket="install", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        recorder = BucketRecorder(s3, "install")
+        recorder.least_bytes = 0
+        name = recorder.record(snapshot, plan(snapshot))
+        copy = tmp_path / "copy"
+        copy.write_bytes(recorder.stored(name))
+        assert says.document(copy, "--bucket", "install")["same"]
+        assert says.document(name, "--bucket", "install")["same"]
+        (chunk, _) = s3.list_objects_v2(Bucket="install", Prefix="chunks/")["Contents"]
+        s3.delete_object(Bucket="install", Key=chunk["Key"])
+        assert f"s3://install/{chunk['Key']} is gone" in says(copy, "--bucket", "install", code=2)
+
+
 def test_what_names_no_record(says: Says, tmp_path: Path) -> None:
     for name in ("no-such-file", tmp_path, tmp_path / "absent" / "file"):
         assert "is neither a file nor an id of a record" in says(name, code=2)

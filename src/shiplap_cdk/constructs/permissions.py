@@ -16,6 +16,7 @@ from aws_cdk import aws_iam as iam
 from shiplap.aws import tags
 from shiplap.aws.bucket import (
     CATALOG_PREFIX,
+    CHUNKS_PREFIX,
     CLUSTERS_PREFIX,
     IDENTITIES_PREFIX,
     MANIFESTS_PREFIX,
@@ -104,7 +105,7 @@ def schedule(targets: PolicyTargets) -> Statements:
         *_manifests(targets, "s3:GetObject", "s3:PutObject"),
         *_recall(targets),
         _allow("KeepRehearsals", ["s3:GetObject", "s3:PutObject"], [_objects(targets, REHEARSALS_PREFIX)]),
-        _allow("Record", ["s3:PutObject"], [_objects(targets, RECORDS_PREFIX)]),
+        _allow("Record", ["s3:PutObject"], [_objects(targets, RECORDS_PREFIX), _objects(targets, CHUNKS_PREFIX)]),
         _publish(targets),
         *_metrics_headers(targets),
         *_clusters(targets),
@@ -212,7 +213,7 @@ def disrupt(targets: PolicyTargets) -> Statements:
         _read_snapshots(targets),
         *_manifests(targets, "s3:GetObject"),
         _allow("Remember", ["s3:GetObject", "s3:PutObject"], [_objects(targets, MEMORY_PREFIX)]),
-        _allow("Record", ["s3:PutObject"], [_objects(targets, RECORDS_PREFIX)]),
+        _allow("Record", ["s3:PutObject"], [_objects(targets, RECORDS_PREFIX), _objects(targets, CHUNKS_PREFIX)]),
         _publish(targets),
         *_metrics_headers(targets),
         *_clusters(targets),

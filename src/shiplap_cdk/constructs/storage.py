@@ -7,9 +7,12 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from shiplap.aws.bucket import CATALOG_PREFIX, CLUSTERS_PREFIX, MEMORY_PREFIX, RECORDS_PREFIX
+from shiplap.aws.bucket import CATALOG_PREFIX, CHUNKS_PREFIX, CLUSTERS_PREFIX, MEMORY_PREFIX, RECORDS_PREFIX
 from shiplap.aws.dynamodb import tables
 from shiplap_cdk.constructs.acknowledged import acknowledge
+
+_MOST_DAYS = 2**31 - 1
+"""More days a lifecycle rule does not take."""
 
 
 class InstallStorage(Construct):
@@ -31,6 +34,12 @@ class InstallStorage(Construct):
             removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
             lifecycle_rules=[
                 s3.LifecycleRule(id="records", prefix=RECORDS_PREFIX, expiration=Duration.days(record_retention_days)),
+                # Of the same day as the records that name them. The last of these may be written after midnight.
+                s3.LifecycleRule(
+                    id="chunks",
+                    prefix=CHUNKS_PREFIX,
+                    expiration=Duration.days(min(record_retention_days + 1, _MOST_DAYS)),
+                ),
                 # Each refresh writes a catalogue anew, and the pointer to it: what expires has long been replaced.
                 s3.LifecycleRule(id="catalogs", prefix=CATALOG_PREFIX, expiration=Duration.days(30)),
                 # Written every minute or oftener, and worth nothing a minute later.

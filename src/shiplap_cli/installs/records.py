@@ -17,13 +17,22 @@ _TAIL = re.compile(r"\d{6}-\d+-(disrupt-)?[0-9a-f]{12}")
 
 
 def open_record(name: str, install: Callable[[], DeployedInstall]) -> tuple[bytes, Recorded]:
-    """The record of that name, as it is stored and as it was read; `install` is asked only for an id.
+    """The record of that name, whole, as a document and as it was read.
+
+    `install` is asked for an id, and for the chunks that a file names.
 
     Raises:
         InvalidInput: there is no such record, or it is none.
         AwsError: the install cannot be looked up.
     """
     document = _read_document(name, install)
+    found = read(document, name)
+    if not found.chunked:
+        return document, found
+    try:
+        document = install().records().whole(document)
+    except StoreError as error:
+        raise InvalidInput(name, with_hint(error)) from error
     return document, read(document, name)
 
 

@@ -8,9 +8,7 @@ from threading import Lock
 
 import msgspec
 
-from shiplap.disruption.commands import Decision
 from shiplap.disruption.decision_memory import DecisionMemory
-from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.errors import StoreError
 from shiplap.instances.capacity.learned_capacity import merged_capacity
 from shiplap.instances.catalog.ec2_catalog import Catalog
@@ -18,12 +16,8 @@ from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation,
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.ports import PILOT_LEASE_S
-from shiplap.records import disruption_record as disruptions
 from shiplap.records import scheduling_record as records
-from shiplap.records.disruption_record import DisruptionRecord
-from shiplap.records.scheduling_record import SchedulingRecord
-from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.records.chunked_recorder import ChunkedRecorder
 from shiplap_lab.fakes.faults import Faults
 
 
@@ -136,37 +130,39 @@ class FakeSnapshots:
             return self.documents.get(cluster, (b"", 0.0))[1]
 
 
-class FakeRecorder:
-    """A FlightRecorder, and FlightRecords, that keep what they were given, encoded, by record id."""
+class FakeRecorder(ChunkedRecorder):
+    """A FlightRecorder, and FlightRecords, that keep what they were given as a bucket would: `records` by id, and
+    `chunks` by name.
+    """
 
     def __init__(self, faults: Faults | None = None) -> None:
+        super().__init__()
         self.faults = faults or Faults()
         self.records: dict[str, bytes] = {}
-
-    def record(self, snapshot: Snapshot, plan: Plan) -> str:
-        record = SchedulingRecord(snapshot, plan)
-        document = records.encode(record)
-        return self._keep(records.record_id(record, document), document)
-
-    def record_disruption(self, snapshot: DisruptionSnapshot, decision: Decision) -> str:
-        record = DisruptionRecord(snapshot, decision)
-        document = disruptions.encode(record)
-        return self._keep(disruptions.record_id(record, document), document)
+        self.chunks: dict[str, bytes] = {}
 
     def ids(self, cluster: str, first_at: float, last_at: float) -> tuple[str, ...]:
         """By the time in the id."""
         of_cluster = sorted(name for name in self.records if name.rsplit("/", 2)[0] == cluster)
         return tuple(name for name in of_cluster if int(first_at) <= records.written_at(name) <= last_at)
 
-    def document(self, record_id: str) -> bytes:
+    def stored(self, record_id: str) -> bytes:
         if record_id not in self.records:
             raise StoreError(f"no decision is recorded under {record_id!r}")
         return self.records[record_id]
 
-    def _keep(self, name: str, document: bytes) -> str:
+    def _write(self, record_id: str, document: bytes) -> None:
         with self.faults.effect("recorder.record"):
-            self.records[name] = document
-        return name
+            self.records[record_id] = document
+
+    def _write_chunk(self, name: str, document: bytes) -> None:
+        with self.faults.effect("recorder.chunk"):
+            self.chunks.setdefault(name, document)
+
+    def _read_chunk(self, name: str) -> bytes:
+        if name not in self.chunks:
+            raise StoreError(f"chunk {name} is gone, so a record that names it cannot be read")
+        return self.chunks[name]
 
 
 _DECODER = msgspec.json.Decoder(LearnedCapacity)

@@ -27,6 +27,7 @@ from shiplap.records.disruption_record import Headline, headline
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
+from shiplap_lab.fakes.stores import FakeRecorder
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.scenarios.scenario import Play
 from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, merged_offers, offers_of
@@ -112,12 +113,16 @@ class Recording:
 
     def records(self) -> dict[str, bytes]:
         """Every recorded decision by its id."""
+        return {name: recorder.document(name) for recorder in self._recorders() for name in recorder.records}
+
+    def _recorders(self) -> list[FakeRecorder]:
         installs = self._simulation.installs.values()
-        recorders = [recorder for install in installs for recorder in install.recorders.values()]
-        return {name: document for recorder in recorders for name, document in recorder.records.items()}
+        return [recorder for install in installs for recorder in install.recorders.values()]
 
     def _decisions(self, happenings: Iterable[TimelineEvent]) -> tuple[Headline, ...]:
-        lines = [headline(document, name) for name, document in self.records().items()]
+        lines = [
+            headline(document, name) for recorder in self._recorders() for name, document in recorder.records.items()
+        ]
         lines += (
             Headline(self._start + event.at_s, _STEPS[event.kind], f"{event.kind}: {event.text}")
             for event in happenings

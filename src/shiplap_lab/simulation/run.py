@@ -641,10 +641,10 @@ class Simulation:
     def _replay(self) -> None:
         """Make some recorded decisions again, and tell the judge of them."""
         recorders = (recorder for install in self.installs.values() for recorder in install.recorders.values())
-        documents = {name: document for recorder in recorders for name, document in recorder.records.items()}
+        recorded = {name: recorder for recorder in recorders for name in recorder.records}
         chance = Random(f"{self._seed}:replay")  # noqa: S311 - repeatable chance
-        for name in chance.sample(sorted(documents), min(_REPLAYED, len(documents))):
-            found = read(documents[name], name)
+        for name in chance.sample(sorted(recorded), min(_REPLAYED, len(recorded))):
+            found = read(recorded[name].document(name), name)
             again = decided_again(found.record) if found.record is not None else b""
             digests = [hashlib.sha256(made).hexdigest() if made else "" for made in (found.written, again)]
             self.judge.decision_replayed({"record": name, "recorded": digests[0], "again": digests[1]})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from botocore.exceptions import ClientError
 
 from shiplap import __version__
-from shiplap.aws.bucket import BucketCatalog, BucketRecorder
+from shiplap.aws.bucket import CHUNKS_PREFIX, BucketCatalog, BucketRecorder
 from shiplap.disruption.commands import Blocked, Decision
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.errors import InvalidInput, StoreError
@@ -70,6 +71,7 @@ from shiplap.scheduling.model.scheduling_plan import (
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap_lab.fakes.stores import FakeCatalog, FakeRecorder
 from tests.builders.claims import node_claim
+from tests.builders.recorded import large_snapshot, sold_types
 
 NOW = 1_700_000_000.5
 
@@ -277,6 +279,94 @@ def test_looking_for_the_newest_records_reads_the_names_of_no_older_ones(s3: S3C
     assert listed == [f"records/{newest}"]
 
 
+def test_a_large_decision_is_replayed_exactly_and_its_chunks_are_stored_once(
+    recorder: FakeRecorder | BucketRecorder,
+) -> None:
+    types = sold_types()
+    for at in (NOW, NOW + 60):
+        snapshot = large_snapshot(now=at, types=types)
+        record_id = recorder.record(snapshot, PLAN)
+        assert records.decode(recorder.document(record_id)) == SchedulingRecord(snapshot, PLAN)
+        assert len(recorder.stored(record_id)) < len(recorder.document(record_id)) / 3
+    assert disruptions.headline(recorder.stored(record_id), record_id).text.startswith("1 pod → 1 node")
+
+
+def test_a_large_decision_to_disrupt_is_replayed_exactly(recorder: FakeRecorder | BucketRecorder) -> None:
+    claims = tuple(node_claim(cluster="blue", name=f"flight-{number}") for number in range(400))
+    snapshot = msgspec.structs.replace(large_snapshot(now=NOW, types=sold_types()), claims=claims)
+    looked_at, decision = DisruptionSnapshot(scheduling=snapshot), Decision(blocked=(Blocked("node-1", "it is new"),))
+    name = recorder.record_disruption(looked_at, decision)
+    stored = disruptions.read(recorder.stored(name), name)
+    assert (stored.record, stored.chunked) == (None, True)
+    assert disruptions.read(recorder.document(name), name).record == DisruptionRecord(looked_at, decision)
+
+
+def _stored_keys(s3: S3Client) -> list[str]:
+    """The key of each version of each object."""
+    return sorted(item["Key"] for item in s3.list_object_versions(Bucket="bucket")["Versions"])
+
+
+def test_functions_that_know_nothing_of_each_other_store_a_chunk_once(s3: S3Client) -> None:
+    s3.put_bucket_versioning(Bucket="bucket", VersioningConfiguration={"Status": "Enabled"})
+    for number, cluster in enumerate(("blue", "green")):
+        BucketRecorder(s3, "bucket").record(large_snapshot(cluster=cluster, now=NOW + number, types=sold_types()), PLAN)
+    chunks = [key for key in _stored_keys(s3) if key.startswith(CHUNKS_PREFIX)]
+    assert len(chunks) == len(set(chunks)) == 2
+
+
+def test_chunks_are_named_by_the_day_of_their_record(s3: S3Client) -> None:
+    """The bucket deletes them a day after the records of that day: none outlives what it names."""
+    recorder, types = BucketRecorder(s3, "bucket"), sold_types()
+    for at in (NOW, NOW + 24 * 3600):
+        snapshot = large_snapshot(now=at, types=types)
+        name = recorder.record(snapshot, PLAN)
+        day = name.split("/")[1]
+        others = [key for key in _stored_keys(s3) if key.startswith(CHUNKS_PREFIX) and f"/{day}/" not in key]
+        for key in others:
+            s3.delete_object(Bucket="bucket", Key=key)
+        assert records.decode(BucketRecorder(s3, "bucket").document(name)).snapshot == snapshot
+
+
+def test_a_chunk_is_stored_before_the_record_that_names_it_and_not_taken_for_stored_if_that_fails(
+    recorder: FakeRecorder | BucketRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = large_snapshot(now=NOW, types=sold_types())
+    with monkeypatch.context() as patch:
+        patch.setattr(recorder, "_write_chunk", _refuse)
+        with pytest.raises(StoreError, match="no room"):
+            recorder.record(snapshot, PLAN)
+    assert recorder.ids("blue", NOW - 1, NOW + 1) == ()
+    name = recorder.record(snapshot, PLAN)
+    assert records.decode(recorder.document(name)).snapshot == snapshot
+
+
+def _refuse(*_: object) -> None:
+    raise StoreError("no room")
+
+
+def test_a_record_whose_chunk_is_gone_is_a_store_error_that_names_it(
+    recorder: FakeRecorder | BucketRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "_write_chunk", lambda *_: None)
+    name = recorder.record(large_snapshot(now=NOW, types=sold_types()), PLAN)
+    with pytest.raises(StoreError, match=r"2023-11-14/[0-9a-f]{32} is gone"):
+        recorder.document(name)
+
+
+def test_a_chunk_that_another_function_writes_at_the_moment_is_written_all_the_same(s3: S3Client) -> None:
+    """The other one may fail."""
+
+    def conflict(params: dict[str, Any], **_: object) -> None:
+        if params["headers"].get("If-None-Match"):
+            raise ClientError({"Error": {"Code": "ConditionalRequestConflict", "Message": "busy"}}, "PutObject")
+
+    s3.meta.events.register("before-call.s3.PutObject", conflict)
+    recorder = BucketRecorder(s3, "bucket")
+    snapshot = large_snapshot(now=NOW, types=sold_types())
+    name = recorder.record(snapshot, PLAN)
+    assert records.decode(recorder.document(name)).snapshot == snapshot
+
+
 def test_an_unknown_record_is_a_store_error(recorder: FakeRecorder | BucketRecorder) -> None:
     with pytest.raises(StoreError, match="blue/none"):
         recorder.document("blue/none")
@@ -315,3 +405,5 @@ def test_a_bucket_that_does_not_exist_is_a_store_error(s3: object) -> None:
         BucketCatalog(s3, "elsewhere", "eu-west-1").load()
     with pytest.raises(StoreError, match="NoSuchBucket"):
         BucketRecorder(s3, "elsewhere").record(SNAPSHOT, PLAN)
+    with pytest.raises(StoreError, match=r"could not write s3://elsewhere/chunks/.*NoSuchBucket"):
+        BucketRecorder(s3, "elsewhere").record(large_snapshot(now=NOW, types=sold_types()), PLAN)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.records.disruption_record import decided_again, read
 from tests.builders.pools import family_pool
 from tests.integration.flows.stage import Stage, share
 
@@ -24,6 +25,7 @@ ONLY_LARGE = (family_pool("any", ("m6i",), sizes=("large",)),)
 def begin() -> Stage:
     """Three pods of which no two fit on one node."""
     stage = Stage(ONLY_LARGE)
+    stage.recorder.least_bytes = 0
     stage.add_pods(PODS, cpu="1200m", memory="2Gi")
     return stage
 
@@ -79,6 +81,7 @@ def test_the_rehearsed_run_has_three_claims_and_passes_every_effect() -> None:
         "capacity.observe",
         "capacity.pilots",
         "catalog.load",
+        "recorder.chunk",
         "recorder.record",
         "bus.publish",
         "timers.remind",
@@ -116,7 +119,11 @@ def test_the_next_may_die_too(first: int, second: int) -> None:
 
 
 def assert_accounted_for(stage: Stage) -> None:
-    """Every instance has exactly one claim in service, and every claim its instance."""
+    """Every instance has exactly one claim in service, every claim its instance, and each record can be replayed."""
+    for name in stage.recorder.records:
+        found = read(stage.recorder.document(name), name)
+        assert found.record is not None
+        assert decided_again(found.record) == found.written
     assert stage.pending() == 0
     serving = [claim for claim in stage.claims() if claim.state is ClaimState.INITIALIZED]
     assert {claim.instance_id for claim in serving} == {instance.id for instance in stage.compute.alive()}

@@ -227,13 +227,13 @@ def test_a_launch_without_trouble_counts_none_and_writes_nothing_twice() -> None
         "capacity.learned",
         "state.claims",
         "state.commit",
-        "recorder.record",
         "state.advance_all",
         "state.reserve_addresses",
         "compute.launch",
         "state.advance_all",
         "bus.publish",
         "timers.remind",
+        "recorder.record",
     ]
 
 

@@ -149,7 +149,7 @@ class RecordedDecisions:
         known = self._known
         unread = [name for name in ids if name not in known][:_MOST] if known is not None else list(ids[-_MOST:])
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # the first frame waits for them
-            lines = list(pool.map(lambda name: headline(self._records.document(name), name), unread))
+            lines = list(pool.map(lambda name: headline(self._records.stored(name), name), unread))
         self._known = frozenset(ids) if known is None else (known & frozenset(ids)) | frozenset(unread)
         self._since = max(self._since, now - 2 * _LATE_S)
         return lines

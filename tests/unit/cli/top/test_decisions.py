@@ -46,9 +46,9 @@ class Opened(FakeRecorder):
         super().__init__()
         self.opened: list[str] = []
 
-    def document(self, record_id: str) -> bytes:
+    def stored(self, record_id: str) -> bytes:
         self.opened.append(record_id)
-        return super().document(record_id)
+        return super().stored(record_id)
 
     def decided(self, at: float, epoch: int = 0) -> str:
         return self.record(Snapshot(cluster="prod", now=at, epoch=epoch), Plan())

@@ -19,20 +19,16 @@ from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.node_identities import KeptIdentities
 from shiplap.records import scheduling_record as records
-from shiplap.records.scheduling_record import SchedulingRecord
-from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.records.chunked_recorder import ChunkedRecorder
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
-
-    from shiplap.disruption.commands import Decision
-    from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 
 _LOG = logging.getLogger(__name__)
 
 CATALOG_PREFIX = "catalog/"
 RECORDS_PREFIX = "records/"
+CHUNKS_PREFIX = "chunks/"
 STATUS_KEY = "status/clusters.json"
 MEMORY_PREFIX = "memory/"
 REHEARSALS_PREFIX = "rehearsals/"
@@ -41,6 +37,7 @@ MANIFESTS_PREFIX = "manifests/"
 CLUSTERS_PREFIX = "clusters/"
 
 _DAY_S = 24 * 3600
+_IS_THERE, _BEING_WRITTEN = "PreconditionFailed", "ConditionalRequestConflict"
 
 _DECODER = msgspec.msgpack.Decoder(Catalog)
 _MEMORY_DECODER = msgspec.msgpack.Decoder(DecisionMemory)
@@ -220,24 +217,16 @@ class BucketSnapshots:
             raise StoreError(f"{key}: {self._KEPT_SINCE} is no time: {error}") from error
 
 
-class BucketRecorder:
-    """A FlightRecorder, and FlightRecords: `records/<cluster>/<date>/<id>`, a compressed snapshot with its decision."""
+class BucketRecorder(ChunkedRecorder):
+    """A FlightRecorder, and FlightRecords: `records/<cluster>/<date>/<id>`, a compressed snapshot with its decision.
+
+    Chunks are `chunks/<date>/<digest>`.
+    """
 
     def __init__(self, client: S3Client, bucket: str) -> None:
+        super().__init__()
         self._client = client
         self._bucket = bucket
-
-    def record(self, snapshot: Snapshot, plan: Plan) -> str:
-        record = SchedulingRecord(snapshot, plan)
-        document = records.encode(record)
-        return self._keep(records.record_id(record, document), document)
-
-    def record_disruption(self, snapshot: DisruptionSnapshot, decision: Decision) -> str:
-        from shiplap.records import disruption_record as disruptions  # noqa: PLC0415 - only `disrupt` decides so
-
-        record = disruptions.DisruptionRecord(snapshot, decision)
-        document = disruptions.encode(record)
-        return self._keep(disruptions.record_id(record, document), document)
 
     def ids(self, cluster: str, first_at: float, last_at: float) -> tuple[str, ...]:
         """One listing per day, the first from its moment on, so that looking for the newest costs no more than they."""
@@ -268,13 +257,31 @@ class BucketRecorder:
             )
             return [item["Prefix"] for page in pages for item in page.get("CommonPrefixes", ())]
 
-    def document(self, record_id: str) -> bytes:
+    def stored(self, record_id: str) -> bytes:
         """Raises StoreError when there is none of this id."""
         return _read(self._client, self._bucket, RECORDS_PREFIX + record_id)
 
-    def _keep(self, name: str, document: bytes) -> str:
-        write_document(self._client, self._bucket, RECORDS_PREFIX + name, document)
-        return name
+    def _write(self, record_id: str, document: bytes) -> None:
+        write_document(self._client, self._bucket, RECORDS_PREFIX + record_id, document)
+
+    def _write_chunk(self, name: str, document: bytes) -> None:
+        """Only if it is not there: the bucket would keep the same bytes as one more version."""
+        key = CHUNKS_PREFIX + name
+        with store_errors(f"write s3://{self._bucket}/{key}"):
+            try:
+                self._client.put_object(Bucket=self._bucket, Key=key, Body=document, IfNoneMatch="*")
+            except ClientError as error:
+                if code_of(error) == _BEING_WRITTEN:  # by another function, which may fail
+                    self._client.put_object(Bucket=self._bucket, Key=key, Body=document)
+                elif code_of(error) != _IS_THERE:
+                    raise
+
+    def _read_chunk(self, name: str) -> bytes:
+        document = find_document(self._client, self._bucket, CHUNKS_PREFIX + name)
+        if document is None:
+            gone = f"s3://{self._bucket}/{CHUNKS_PREFIX}{name} is gone, so a record that names it cannot be read"
+            raise StoreError(f"{gone}; the bucket keeps deleted objects for seven days as earlier versions")
+        return document
 
 
 def _decode(document: bytes, key: str) -> Catalog:

@@ -164,5 +164,12 @@ class FlightRecords(Protocol):
         ...
 
     def document(self, record_id: str) -> bytes:
-        """Read a stored record. Raises StoreError if there is none of this id."""
+        """Read a record, whole. Raises StoreError if there is none of this id."""
+        ...
+
+    def stored(self, record_id: str) -> bytes:
+        """Read a record as it is stored, with references in the place of chunks: its decision is whole.
+
+        Raises StoreError if there is none of this id.
+        """
         ...

@@ -23,6 +23,7 @@ from shiplap.errors import InvalidInput
 from shiplap.manifests.stored_form import fields_of, with_fields, with_types
 from shiplap.policies.registry import disruption_inputs
 from shiplap.records import scheduling_record as scheduling
+from shiplap.records.record_chunks import names_chunks
 from shiplap.records.scheduling_record import SchedulingRecord, written_at
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
@@ -191,6 +192,7 @@ class Recorded(msgspec.Struct, frozen=True):
     """A record as found. `record` is None where this version cannot read it, and `problem` says why.
 
     `written` is the decision's own encoding in the record; `version` the version that decided, empty if unknown.
+    `chunked` if parts of it are stored beside it.
     """
 
     outline: Outline
@@ -198,6 +200,7 @@ class Recorded(msgspec.Struct, frozen=True):
     written: bytes
     record: SchedulingRecord | DisruptionRecord | None
     problem: str = ""
+    chunked: bool = False
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -228,10 +231,14 @@ _DECODER = msgspec.msgpack.Decoder(with_types(DisruptionRecord, {"snapshot": _SN
 def encode(record: DisruptionRecord) -> bytes:
     """As `scheduling.record.encode`."""
     looked_at = scheduling.recorded_snapshot(record.snapshot.scheduling)
-    values = fields_of(record.snapshot) | scheduling.recorded_inputs(record.snapshot.policies)
+    return scheduling.packed(parts(record.snapshot, looked_at, record.decision))
+
+
+def parts(snapshot: DisruptionSnapshot, looked_at: Any, decision: Decision) -> dict[str, Any]:
+    """A record for `packed`; `looked_at` is the scheduling snapshot as it is recorded."""
+    values = fields_of(snapshot) | scheduling.recorded_inputs(snapshot.policies)
     del values["policies"]
-    snapshot = _SNAPSHOT(**values | {"scheduling": looked_at})
-    return scheduling.packed({"snapshot": snapshot, "decision": record.decision})
+    return {"snapshot": _SNAPSHOT(**values | {"scheduling": looked_at}), "decision": decision}
 
 
 def _unpacked(plain: bytes) -> DisruptionRecord:
@@ -257,22 +264,25 @@ def read(document: bytes, source: str) -> Recorded:
     """
     try:
         plain = zlib.decompress(document)
-        parts = _PARTS.decode(plain)
+        written_parts = _PARTS.decode(plain)
         loose = msgspec.msgpack.decode(plain)
     except (zlib.error, msgspec.DecodeError) as error:
         raise InvalidInput(source, f"not a recorded decision: {error}") from error
-    of_disruption = bool(bytes(parts.decision))
-    written = bytes(parts.decision if of_disruption else parts.plan)
+    of_disruption = bool(bytes(written_parts.decision))
+    written = bytes(written_parts.decision if of_disruption else written_parts.plan)
     if not written or not isinstance(loose.get("snapshot"), dict):
         raise InvalidInput(source, "not a recorded decision: it holds no snapshot with a plan or commands")
     outline = _outline(loose, of_disruption=of_disruption)
+    if names_chunks(loose):
+        problem = "parts of it are stored beside it: read it by its id"
+        return Recorded(outline, written_parts.version, written, None, problem, chunked=True)
     unpack = _unpacked if of_disruption else scheduling.unpacked
     try:
-        return Recorded(outline, parts.version, written, unpack(plain))
+        return Recorded(outline, written_parts.version, written, unpack(plain))
     except msgspec.DecodeError as error:
-        by = f"version {parts.version}" if parts.version else "a version that did not say which"
+        by = f"version {written_parts.version}" if written_parts.version else "a version that did not say which"
         problem = f"it was written by {by} and {__version__} cannot read it: {error}"
-        return Recorded(outline, parts.version, written, None, problem)
+        return Recorded(outline, written_parts.version, written, None, problem)
 
 
 def outline_with(document: bytes, written: bytes) -> Outline:

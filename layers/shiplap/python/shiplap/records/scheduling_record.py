@@ -102,7 +102,12 @@ def id_of(snapshot: Snapshot, document: bytes, mark: str = "") -> str:
     """As `record_id`, for any kind of decision; a `mark` before the digest tells kinds apart."""
     moment = datetime.fromtimestamp(snapshot.now, UTC)
     digest = hashlib.sha256(document).hexdigest()[:12]
-    return f"{snapshot.cluster}/{moment:%Y-%m-%d}/{moment:%H%M%S}-{snapshot.epoch}-{mark}{digest}"
+    return f"{snapshot.cluster}/{day_of(snapshot.now)}/{moment:%H%M%S}-{snapshot.epoch}-{mark}{digest}"
+
+
+def day_of(at: float) -> str:
+    """The day of epoch seconds in UTC, as ids have it."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
 def written_at(name: str) -> float:

@@ -495,7 +495,7 @@ class _Run:
         return priced_snapshot(self._settings, inputs, supply, self._context)
 
     def _plan_and_launch(self, priced: PricedSnapshot, limits: _LaunchLimits, inputs: DecisionInputs) -> bool:
-        """Plan, commit, record and launch; whether nothing is left to plan again."""
+        """Plan, commit, launch and record; whether nothing is left to plan again."""
         if limits.rule_out_a_plan(sweeping=self._is_sweep):
             return True
         priced, decision = plan_without_moves_under_way(priced)
@@ -520,9 +520,13 @@ class _Run:
             return True  # the next sweep asks again: another round now would find the same
         if not self._commit(msgspec.structs.replace(launches_now, records=committed)):
             return False
-        self._record(priced, decision)
         cluster_metrics.measure_waits(committed, priced.snapshot.view.pods, now, self._context.meter)
-        finished = self._launch_all(groups, priced)
+        try:
+            finished = self._launch_all(groups, priced)
+        except ShiplapError:
+            self._record(priced, decision)
+            raise
+        self._record(priced, decision)  # no launch waits for it
         self._note_launched_room(decision)
         return finished and len(committed) + limits.awaiting_join == len(planned) and not decision.unsettled
 
