@@ -94,6 +94,8 @@ class OfferingMarket:
 
     def is_unavailable(self, instance_type: str, zone: str, capacity_type: str, group: str = "") -> bool:
         """True if an offering is not to be asked for, in a placement group if it is for one."""
+        if not self._resting:
+            return False
         own = (instance_type, zone, capacity_type)
         for_group = _in_group(group, own) if group else ()
         scopes = (own, *for_group, *_wider(instance_type, capacity_type))
@@ -174,7 +176,7 @@ class OfferingMarket:
             if is_left_alone(claims[0].cluster, node_class, self._suspected):
                 kept[group] = 0 if node_class in tried else 1
                 tried.add(node_class)
-            elif (offerings := self._offerings(claims[0], sold)) and offerings <= left.keys():
+            elif left and (offerings := self._offerings(claims[0], sold)) and offerings <= left.keys():
                 kept[group] = 0
                 shared += [(group, offerings)] * len(claims)
         bounded = [claim for group in dict(shared) for claim in groups[group]]

@@ -225,19 +225,7 @@ def fleet_options(
         requested_from: what an earlier request of the launch asked for, as `LaunchRequest` has it. Nothing else is
             asked for: EC2 may have answered that request, and its answer would be read as one to another question.
     """
-    wanted = Requirements.of(claim.plan.requirements)
-    zones = frozenset(zones)
-    candidates = [
-        _Candidate(types[name], offering)
-        for name in claim.plan.instance_types
-        if name in types and still_fits(claim, types[name])  # what is known by now may be less than when it was planned
-        for offering in types[name].offerings
-        if offering.available
-        and offering.zone in zones
-        and _allowed(offering, wanted)
-        and _within_most(offering, claim)
-        if not any(rests(key, offering.zone, offering.capacity_type) for key in _names_of(name, offering))
-    ]
+    candidates = _candidates(claim, types, frozenset(zones), rests)
     for narrowed in (_reserved, _without_exotic, _without_dear_spot):
         left = narrowed(candidates)
         if _diverse(claim, _of_one_capacity_type(left, claim)):
@@ -251,6 +239,37 @@ def fleet_options(
     # EC2 would rank by its own prices: where a NodeOverlay states others, it is told the order.
     strategy = "prioritized" if any(candidate.offering.overlaid for candidate in chosen) else ""
     return FleetOptions(chosen[0].offering.capacity_type, tuple(overrides), strategy)
+
+
+def _candidates(
+    claim: NodeClaim, types: Mapping[str, InstanceType], zones: Collection[str], rests: Callable[[str, str, str], bool]
+) -> list[_Candidate]:
+    """The offerings of the launch list that are available, suit the claim and have not failed.
+
+    Hundreds of offerings have few different zones and capacity types, so each of these is judged once.
+    """
+    wanted, most = Requirements.of(claim.plan.requirements), claim.most_hourly + _CENTS
+    suits: dict[tuple[str, str, str], bool] = {}
+    found = []
+    for name in claim.plan.instance_types:
+        sold = types.get(name)
+        if sold is None or not still_fits(claim, sold):  # what is known by now may be less than when it was planned
+            continue
+        for offering in sold.offerings:
+            if not offering.available or offering.zone not in zones:
+                continue
+            place = (offering.zone, offering.capacity_type, offering.zone_id)
+            if offering.reservation_id:
+                suitable = _allowed(offering, wanted)
+            else:
+                if place not in suits:
+                    suits[place] = _allowed(offering, wanted)
+                suitable = suits[place]
+            if not suitable or (claim.most_hourly and offering.price > most):  # what ceilings in dollars were asked for
+                continue
+            if not any(rests(key, offering.zone, offering.capacity_type) for key in _names_of(name, offering)):
+                found.append(_Candidate(sold, offering))
+    return found
 
 
 def _preferred_spot(claim: NodeClaim, chosen: list[_Candidate], preferred: Collection[str]) -> list[_Candidate]:
@@ -311,12 +330,14 @@ def has_min_values(claim: NodeClaim) -> bool:
 def _diverse(claim: NodeClaim, candidates: list[_Candidate]) -> bool:
     """True if the types left still offer as many values as the claim must have."""
     for wanted in claim.plan.requirements:
+        if wanted.min_values is None:
+            continue
         values: set[str] = set()
         for candidate in candidates:
             for own in candidate.type.requirements:
                 if own.key == wanted.key and not own.complement:
                     values |= own.values
-        if wanted.min_values is not None and len(values) < wanted.min_values:
+        if len(values) < wanted.min_values:
             return False
     return True
 
@@ -332,13 +353,10 @@ def _allowed(offering: Offering, wanted: Requirements) -> bool:
     return all(wanted[key].has(value) for key, value in facts.items() if key in wanted)
 
 
-def _within_most(offering: Offering, claim: NodeClaim) -> bool:
-    """True if the offering costs no more than ceilings in dollars were asked for."""
-    return not claim.most_hourly or offering.price <= claim.most_hourly + _CENTS
-
-
 def _without_exotic(candidates: list[_Candidate]) -> list[_Candidate]:
-    plain = [candidate for candidate in candidates if not _exotic(candidate.type)]
+    types = {candidate.type.name: candidate.type for candidate in candidates}
+    exotic = {name: _exotic(kind) for name, kind in types.items()}
+    plain = [candidate for candidate in candidates if not exotic[candidate.type.name]]
     return plain or candidates
 
 
@@ -354,7 +372,8 @@ def _without_dear_spot(candidates: list[_Candidate]) -> list[_Candidate]:
     on_demand = [item.offering.price for item in candidates if item.offering.capacity_type == labels.ON_DEMAND]
     if not on_demand:
         return candidates
-    return [c for c in candidates if c.offering.capacity_type != labels.SPOT or c.offering.price <= min(on_demand)]
+    most = min(on_demand)
+    return [c for c in candidates if c.offering.capacity_type != labels.SPOT or c.offering.price <= most]
 
 
 def _override(candidate: _Candidate, claim: NodeClaim) -> FleetOverride:

@@ -5,6 +5,8 @@ Capacity that failed twice in a row gets a longer back-off, and a smaller trial 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 FIRST_WAIT_S = 180
 FIRST_WAIT_FOR_QUOTA_S = 900
 """A limit of the account is raised by people; until then every attempt is in vain."""
@@ -31,6 +33,7 @@ _QUOTAS = {
 _QUOTA_OF = {letters: f"quota:{name}" for name, families in _QUOTAS.items() for letters in families.split()}
 
 
+@lru_cache(maxsize=4096)
 def quota_of(instance_type: str) -> str:
     """The vCPU quota an instance type counts towards, by the letters its name begins with: `quota:standard` for m5.
 
