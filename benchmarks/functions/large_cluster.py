@@ -92,7 +92,9 @@ def _size(item: Mapping[str, Any]) -> int:
     return sum(len(name) + len(str(next(iter(value.values()))).encode()) for name, value in item.items())
 
 
-class _Context:
+class Context:
+    """Lambda's context of an invocation."""
+
     aws_request_id = "large"
 
     def get_remaining_time_in_millis(self) -> int:
@@ -109,7 +111,7 @@ def invoke(function: str) -> dict[str, Any]:
     units = Units(session.session())
     shown = sys.stdout
     sys.stdout = sys.stderr  # logs and metrics
-    told = _keep(handler) if function == "watch" else handler.handle(_message(function), _Context())
+    told = _keep(handler) if function == "watch" else handler.handle(_message(function), Context())
     sys.stdout = shown
     at_fleet = units.fleets[-1] if units.fleets else (time.process_time(), time.monotonic())
     return {
@@ -181,7 +183,7 @@ class World:
         }
 
     def tell(self, command: str) -> dict[str, int]:
-        """`churn`, `lose snapshot`, `reset` or `count`; how often what was asked for since the reset."""
+        """`churn`, `replace <nodes>`, `lose snapshot`, `reset` or `count`; what was asked for since the reset."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n")
@@ -200,14 +202,15 @@ class World:
 
 
 @contextmanager
-def world(nodes: int, pending: int) -> Iterator[World]:
+def world(nodes: int, pending: int, *more: str) -> Iterator[World]:
+    """A world of so many nodes and pods that wait; `more` is `quiet` or nothing."""
     environment = {
         **os.environ,
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_ACCESS_KEY_ID": "t",
         "AWS_SECRET_ACCESS_KEY": "t",
     }
-    command = [sys.executable, "-m", "benchmarks.shared.large_world", str(nodes), str(pending)]
+    command = [sys.executable, "-m", "benchmarks.shared.large_world", str(nodes), str(pending), *more]
     with (
         tempfile.TemporaryDirectory() as folder,
         subprocess.Popen(  # noqa: S603 - our own program

@@ -6,17 +6,22 @@ Objects have the size that real ones have: about 6 kB a pod and 15 kB a node, mo
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import sys
 import uuid
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
 import boto3
 import msgspec
+from moto.core import DEFAULT_ACCOUNT_ID as ACCOUNT
 from moto.dynamodb.models.table import Table
+from moto.ec2.models import ec2_backends as moto_ec2
 
+from shiplap.aws import tags
 from shiplap.aws.bucket import CLUSTERS_PREFIX, MEMORY_PREFIX, BucketCatalog
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.state_table import item_of_claim
@@ -27,6 +32,7 @@ from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.emulated_ec2 import seed
+from shiplap_lab.emulated_ec2.behaviour import InstanceBucket
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.fakes.cluster import ApiServer
 from tests.builders.claims import node_claim
@@ -42,11 +48,14 @@ CHURN = 2_000
 """Changes of bound pods after the snapshot was written: twenty seconds of a hundred a second."""
 
 TYPES = {"m6i.2xlarge": 0.384, "c6i.2xlarge": 0.34, "r6i.2xlarge": 0.504}
+QUIET_TYPES = {"c6a.2xlarge": 0.306}
+"""The cheapest type of eight processors that the pods of a node fit on: there is nothing to save."""
 _FILLER = "f:metadata f:labels f:spec f:containers " * 64
 _IMAGES = [
     {"names": [f"registry.example/team/service-{n}@sha256:{'0' * 64}"], "sizeBytes": 123456789 + n} for n in range(50)
 ]
-_POOL = {
+_IMAGES_OF_RELEASE = seed.release_images("al2023@latest", VERSION)
+_POOL: dict[str, Any] = {
     "metadata": {"name": "default"},
     "spec": {
         "template": {
@@ -76,8 +85,16 @@ _CLASS = {
 }
 
 
-def settings(endpoint: str) -> Settings:
+_EIGHT_PROCESSORS = {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["8"]}
+
+
+def settings(endpoint: str, *, quiet: bool = False) -> Settings:
     """Return the settings with which the functions are deployed."""
+    manifests = msgspec.convert({"node_pools": [_POOL], "node_classes": [_CLASS]}, Manifests)
+    if quiet:
+        pool = copy.deepcopy(_POOL)
+        pool["spec"]["template"]["spec"]["requirements"].append(_EIGHT_PROCESSORS)
+        manifests = msgspec.convert({"node_pools": [pool], "node_classes": [_CLASS]}, Manifests)
     cluster = ClusterSettings(
         name=CLUSTER,
         region=REGION,
@@ -86,7 +103,7 @@ def settings(endpoint: str) -> Settings:
         certificate_authority="Q0E=",
         kubernetes_version=VERSION,
         service_cidr="10.100.0.0/16",
-        manifests=msgspec.convert({"node_pools": [_POOL], "node_classes": [_CLASS]}, Manifests),
+        manifests=manifests,
     )
     return Settings((cluster,))
 
@@ -94,11 +111,14 @@ def settings(endpoint: str) -> Settings:
 class Cluster:
     """The API server's objects."""
 
-    def __init__(self, nodes: int, pending: int) -> None:
+    def __init__(self, nodes: int, pending: int, quiet: Sequence[QuietInstance] = ()) -> None:
+        """`quiet` are the instances of a cluster with nothing to do, one for each node."""
         self._random = random.Random(1)
         self.server = ApiServer(SystemClock(), log_limit=50_000)
         self.nodes = nodes
         self._pending = pending
+        self._quiet = quiet
+        self._replaced = 0
         for number in range(DAEMONS):
             self.server.create("daemonsets", _daemon_set(number), "kube-system")
         self.claims = [self._node(number) for number in range(nodes)]
@@ -112,10 +132,26 @@ class Cluster:
         for number in range(self._pending):
             self.server.create("pods", waiting_pod(number), "shop")
 
+    def replace_pods(self, nodes: int) -> None:
+        """On so many further nodes, let another pod of the same service take the place of the first one."""
+        for node in range(self._replaced, self._replaced + nodes):
+            place = node * APPS
+            name, namespace = f"app-{place:06d}", _namespace(place)
+            on = self.server.get("pods", name, namespace)["spec"]["nodeName"]
+            self.server.delete("pods", name, namespace, grace_s=0)
+            self._stand(_app(place, f"{name}-b"), on, namespace)
+        self._replaced += nodes
+
     def _node(self, number: int) -> NodeClaim:
         name = f"ip-10-{number // 65536}-{number // 256 % 256}-{number % 256}.ec2.internal"
-        type_ = sorted(TYPES)[number % 3]
+        types = QUIET_TYPES if self._quiet else TYPES
+        type_ = sorted(types)[number % len(types)]
         zone, instance = ZONES[number // 3 % 3], f"i-{number:017x}"
+        launched: dict[str, Any] = {"ami": "ami-1"}
+        if self._quiet:
+            known = self._quiet[number]
+            zone, instance = known.zone, known.id
+            launched = {"subnet": known.subnet, "security_groups": known.security_groups, "ami": known.image}
         memory = {"c": "15", "m": "31", "r": "63"}[type_[0]]
         amounts = {"cpu": "8", "memory": f"{memory}Gi", "pods": "58", "ephemeral-storage": "20Gi"}
         labels = {
@@ -129,6 +165,9 @@ class Cluster:
             "karpenter.sh/capacity-type": "on-demand",
             "karpenter.sh/registered": "true",
             "karpenter.sh/initialized": "true",
+            "karpenter.k8s.aws/instance-category": type_[0],
+            "karpenter.k8s.aws/instance-generation": type_[1],
+            "karpenter.k8s.aws/instance-cpu": "8",
         }
         self.server.create(
             "nodes",
@@ -166,11 +205,11 @@ class Cluster:
             instance_type=type_,
             zone=zone,
             capacity_type="on-demand",
-            ami="ami-1",
             kubelet_hash="k" * 16,
-            hourly=TYPES[type_],
+            hourly=types[type_],
             node_name=name,
             version=5,
+            **launched,
         )
 
     def _pods_of(self, node: int, name: str) -> Iterator[PodReference]:
@@ -178,11 +217,7 @@ class Cluster:
             pod = _pod(f"daemon-{number}-{node:05d}", f"daemon-{number}", "DaemonSet", "50m", "64Mi")
             self._stand(pod, name, "kube-system")
         for number in range(node * APPS, (node + 1) * APPS):
-            service = number % 1500
-            pod = _pod(f"app-{number:06d}", f"service-{service}", "ReplicaSet", "500m", f"{512 + service % 4 * 64}Mi")
-            if service % 5 == 0:
-                pod["spec"]["topologySpreadConstraints"] = [_spread(f"service-{service}")]
-            yield self._stand(pod, name, _namespace(number))
+            yield self._stand(_app(number, f"app-{number:06d}"), name, _namespace(number))
 
     def _stand(self, pod: dict[str, Any], node: str, namespace: str) -> PodReference:
         pod["metadata"]["uid"] = str(uuid.UUID(int=self._random.getrandbits(128)))
@@ -204,6 +239,14 @@ def waiting_pod(number: int) -> dict[str, Any]:
         pod["spec"]["topologySpreadConstraints"] = [_spread("new-b")]
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     pod["status"] |= {"phase": "Pending", "conditions": [condition]}
+    return pod
+
+
+def _app(number: int, name: str) -> dict[str, Any]:
+    service = number % 1500
+    pod = _pod(name, f"service-{service}", "ReplicaSet", "500m", f"{512 + service % 4 * 64}Mi")
+    if service % 5 == 0:
+        pod["spec"]["topologySpreadConstraints"] = [_spread(f"service-{service}")]
     return pod
 
 
@@ -272,12 +315,24 @@ def _pod(name: str, app: str, owner: str, cpu: str, memory: str) -> dict[str, An
     }
 
 
+class QuietInstance(NamedTuple):
+    """An instance that runs, where it is, and the ids of its image, subnet and security groups."""
+
+    id: str
+    image: str
+    zone: str
+    subnet: str
+    security_groups: tuple[str, ...]
+
+
 class Aws:
     """The account: tables with a claim for each node, the bucket with the catalogue, a network, images."""
 
-    def __init__(self, url: str, control: Any, claims: list[NodeClaim]) -> None:
+    def __init__(self, url: str, control: Any) -> None:
         self._url = url
-        self._claims = claims
+        self._claims: list[NodeClaim] = []
+        self._kept: set[tuple[str, str]] = set()
+        self._quiet: list[QuietInstance] = []
         self.dynamodb = self.client("dynamodb")
         create_table(self.dynamodb, "state", tables.STATE)
         create_table(self.dynamodb, "capacity", tables.CAPACITY)
@@ -286,10 +341,38 @@ class Aws:
         BucketCatalog(s3, BUCKET, REGION).save(embedded.load(REGION))
         self.client("events").create_event_bus(Name=BUS)
         self.queue = self.client("sqs").create_queue(QueueName="lifecycle")["QueueUrl"]
-        seed.register_images(control, seed.release_images("al2023@latest", VERSION))
-        seed.create_network(self.client("ec2"), CLUSTER, ZONES)
+        seed.register_images(control, _IMAGES_OF_RELEASE)
+        self._network = seed.create_network(self.client("ec2"), CLUSTER, ZONES)
+
+    def put(self, claims: list[NodeClaim]) -> None:
+        """Store the claims of the cluster's nodes."""
+        self._claims = claims
+        if self._quiet:
+            for claim in claims:  # by a request for each it would take minutes
+                moto_ec2[ACCOUNT][REGION].create_tags([claim.instance_id], {tags.NODE_CLAIM: claim.name})
         self._put([item_of_claim(claim) for claim in claims])
         self._kept = {(item["cluster"]["S"], item["item"]["S"]) for item in self._items()}
+
+    def run_instances(self, number: int) -> list[QuietInstance]:
+        """Start so many instances, zone by zone, tagged as the cluster's."""
+        ec2 = self.client("ec2")
+        own = tags.written(tags.of_pool(CLUSTER, "default", "default", {}, ""))
+        image = next(item.image.image_id for item in _IMAGES_OF_RELEASE if "x86_64-standard" in item.image.name)
+        for place, zone in enumerate(ZONES):
+            subnet, group = self._network.subnets[zone], self._network.security_group
+            many = len(range(place, number, len(ZONES)))
+            started = ec2.run_instances(
+                MinCount=many,
+                MaxCount=many,
+                ImageId=image,
+                InstanceType=next(iter(QUIET_TYPES)),
+                SubnetId=subnet,
+                SecurityGroupIds=[group],
+                TagSpecifications=[{"ResourceType": "instance", "Tags": own}],
+            )
+            ids = [item["InstanceId"] for item in started["Instances"]]
+            self._quiet += [QuietInstance(id_, image, zone, subnet, (group,)) for id_ in ids]
+        return self._quiet
 
     def client(self, service: str) -> Any:
         return boto3.client(service, endpoint_url=self._url, region_name=REGION)
@@ -307,11 +390,13 @@ class Aws:
                 self.dynamodb.delete_item(TableName="state", Key=key)
         self._put([item_of_claim(claim) for claim in self._claims])
         ec2 = self.client("ec2")
+        quiet = {instance.id for instance in self._quiet}
         running = [
             instance["InstanceId"]
             for page in ec2.get_paginator("describe_instances").paginate()
             for reservation in page["Reservations"]
             for instance in reservation["Instances"]
+            if instance["InstanceId"] not in quiet
         ]
         if running:
             ec2.terminate_instances(InstanceIds=running)
@@ -327,21 +412,28 @@ class Aws:
 
 
 def main() -> None:
-    nodes, pending = int(sys.argv[1]), int(sys.argv[2])
+    nodes, pending, quiet = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] == ["quiet"]
     # moto copies the whole table for every item of a transaction, to be able to take it back; here nothing is.
     Table.__deepcopy__ = lambda self, _memo: self  # type: ignore[method-assign]
-    cluster = Cluster(nodes, pending)
-    with Ec2Emulator(region=REGION) as emulator, KubeHttpServer(cluster.server) as kube:
-        aws = Aws(emulator.url, emulator.control, cluster.claims)
+    with Ec2Emulator(region=REGION) as emulator, ExitStack() as stack:
+        aws = Aws(emulator.url, emulator.control)
+        if quiet:
+            emulator.behaviour.launchable = InstanceBucket(nodes, 1)
+        cluster = Cluster(nodes, pending, aws.run_instances(nodes) if quiet else ())
+        aws.put(cluster.claims)
+        kube = stack.enter_context(KubeHttpServer(cluster.server))
         told = {"aws": emulator.url, "kube": kube.endpoint, "queue": aws.queue}
-        print(json.dumps(told | {"settings": msgspec.json.encode(settings(kube.endpoint)).decode()}), flush=True)
+        deployed = msgspec.json.encode(settings(kube.endpoint, quiet=quiet)).decode()
+        print(json.dumps(told | {"settings": deployed}), flush=True)
         for line in sys.stdin:
-            match line.strip():
-                case "churn":
+            match line.split():
+                case ["churn"]:
                     cluster.churn()
-                case "lose snapshot":
+                case ["replace", number]:
+                    cluster.replace_pods(int(number))
+                case ["lose", "snapshot"]:
                     aws.forget(f"{CLUSTERS_PREFIX}{CLUSTER}")
-                case "reset":
+                case ["reset"]:
                     aws.reset()
                     kube.seen.clear()
             asked = {f"{verb} {resource}": number for (verb, _, resource), number in sorted(kube.seen.items())}
