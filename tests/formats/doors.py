@@ -130,7 +130,7 @@ def stored_items(seeds: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         client = make_client("dynamodb")
         create_table(client, "state", tables.STATE)
         create_table(client, "capacity", tables.CAPACITY)
-        state, capacity = DynamoState(client, "state"), DynamoCapacity(client, "capacity")
+        state, capacity = DynamoState(client, "state", clock=lambda: NOW), DynamoCapacity(client, "capacity")
         _write_claims(client, state, seeds)
         _write_learned(client, capacity, seeds["learned"])
         _write_notes(state, DynamoJoins(client, "state"))

@@ -10,9 +10,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from shiplap.aws.dynamodb import state_table
+from shiplap.aws.dynamodb.staged_items import Stage
 from shiplap.aws.dynamodb.state_table import (
     DynamoState,
-    StagedItems,
     claim_of_item,
     command_of_item,
     item_of_claim,
@@ -20,7 +20,6 @@ from shiplap.aws.dynamodb.state_table import (
     raise_cancelled_commit,
     raise_cancelled_moves,
     refusals_of_item,
-    stage_of_state,
     transactions_of,
 )
 from shiplap.aws.dynamodb.tables import EXPIRY
@@ -118,22 +117,24 @@ def test_a_command_counts_by_its_own_text() -> None:
 @pytest.mark.parametrize("state", list(ClaimState))
 def test_the_stage_of_a_claim_says_who_has_to_read_it(state: ClaimState) -> None:
     claim = node_claim(cluster="demo", name="c", state=state, instance_id="i-1", changed_at=NOW, version=3)
-    item = item_of_claim(claim)
+    item = item_of_claim(claim, NOW)
     assert claim_of_item(item) == claim
     assert (item["state"], item["version"]) == ({"S": str(state)}, {"N": "3"})
     assert item[state_table.INSTANCE_ID_INDEX.partition_key] == {"S": "i-1"}
     over = state in (ClaimState.GONE, ClaimState.FAILED)
     assert item.get(EXPIRY) == ({"N": f"{int(NOW + FORGET_AFTER_S) + 1}"} if over else None)
-    stage = [value["S"] for key, value in item.items() if key == state_table.STAGE_INDEX.sort_key]
-    assert stage == ([] if state is ClaimState.GONE else [f"{stage_of_state(state)}#c"])
-    assert (stage_of_state(state) == state_table.UNSETTLED_STAGE) is (state in UNSETTLED)
-    named = {ClaimState.FAILED: "Failed", ClaimState.GONE: "Ended"}
-    expected = "Unsettled" if state in UNSETTLED else named.get(state, "Settled")
-    assert stage_of_state(state) == expected, "a release finds the claims of the one before it"
+    timed = "Done" if state is ClaimState.GONE else "Settled"
+    expected = "Unsettled#c" if state in UNSETTLED else f"{timed}#~{NOW:.0f}000#c"
+    assert item[state_table.STAGE_INDEX.sort_key] == {"S": expected}, "a release finds the claims of the one before it"
+
+
+def test_a_claim_that_a_ledger_has_to_post_is_ended_but_not_done() -> None:
+    claim = node_claim(name="c", state=ClaimState.GONE, instance_id="i-1", most_hourly=0.5)
+    assert item_of_claim(claim, NOW)[state_table.STAGE_INDEX.sort_key] == {"S": f"{Stage.ENDED}#c"}
 
 
 def test_a_claim_without_an_instance_has_no_key_of_one() -> None:
-    assert state_table.INSTANCE_ID_INDEX.partition_key not in item_of_claim(node_claim(name="c"))
+    assert state_table.INSTANCE_ID_INDEX.partition_key not in item_of_claim(node_claim(name="c"), NOW)
 
 
 @pytest.mark.parametrize("state", list(CommandState))
@@ -222,108 +223,9 @@ def test_what_is_never_written_is_an_error() -> None:
     assert len(client.written) == len(pauses) + 1
 
 
-class Staged:
-    """A client whose index and items a test says; it notes which items are read."""
-
-    def __init__(self) -> None:
-        self.items: dict[str, dict[str, Any]] = {}
-        self.read: list[str] = []
-
-    def put(self, name: str, version: int, stage: str = "unsettled", *, partition: str = "p") -> None:
-        self.items[name] = {
-            "cluster": {"S": partition},
-            "item": {"S": name},
-            "version": {"N": str(version)},
-            state_table.STAGE_INDEX.sort_key: {"S": f"{stage}#{name}"},
-        }
-
-    def query(self, table: str, by: tuple[str, str], begins_with: tuple[str, str] | None) -> list[dict[str, Any]]:
-        found = [item for item in self.items.values() if item["cluster"]["S"] == by[1]]
-        prefix = begins_with[1] if begins_with else ""
-        return [item for item in found if item[state_table.STAGE_INDEX.sort_key]["S"].startswith(prefix)]
-
-
-@pytest.fixture
-def staged(monkeypatch: pytest.MonkeyPatch) -> tuple[Staged, StagedItems[tuple[str, str]]]:
-    client = Staged()
-
-    def query(of: Staged, table: str, by: Any, begins_with: Any, *, index: str) -> list[dict[str, Any]]:
-        assert (table, index) == ("table", state_table.STAGE_INDEX.name)
-        return of.query(table, by, begins_with)
-
-    def get_all(of: Staged, _: str, wanted: Sequence[Any], __: Any) -> list[dict[str, Any]]:
-        names = [key["item"]["S"] for key in wanted]
-        of.read += names
-        return [of.items[name] for name in names if name in of.items]
-
-    monkeypatch.setattr(state_table, "query", query)
-    monkeypatch.setattr(state_table, "get_all", get_all)
-    decode = lambda item: (item["item"]["S"], item["version"]["N"])  # noqa: E731
-    return client, StagedItems(client, "table", decode, lambda _: None)  # type: ignore[arg-type]
-
-
-def test_only_items_of_another_version_are_read_again(staged: tuple[Staged, StagedItems[tuple[str, str]]]) -> None:
-    client, items = staged
-    for name in ("a", "b"):
-        client.put(name, 1)
-    client.put("z", 1, partition="q")
-    assert sorted(items.read(["p", "q"], "")) == [("a", "1"), ("b", "1"), ("z", "1")]
-    client.read.clear()
-    client.put("b", 2)
-    client.put("c", 1)
-    assert sorted(items.read(["p", "q"], "")) == [("a", "1"), ("b", "2"), ("c", "1"), ("z", "1")]
-    assert client.read == ["b", "c"]
-    client.read.clear()
-    items.read(["p"], "")
-    assert client.read == []
-
-
-def test_what_is_gone_is_forgotten_so_that_a_new_item_of_its_name_is_read(
-    staged: tuple[Staged, StagedItems[tuple[str, str]]],
-) -> None:
-    client, items = staged
-    client.put("a", 1)
-    items.read(["p"], "")
-    del client.items["a"]
-    assert items.read(["p"], "") == []
-    client.put("a", 1)
-    client.read.clear()
-    assert items.read(["p"], "") == [("a", "1")]
-    assert client.read == ["a"]
-
-
-def test_a_look_at_some_stages_forgets_nothing_of_the_others(
-    staged: tuple[Staged, StagedItems[tuple[str, str]]],
-) -> None:
-    client, items = staged
-    client.put("a", 1)
-    client.put("b", 1, "settled")
-    assert len(items.read(["p"], "")) == 2
-    client.read.clear()
-    assert items.read(["p"], "unsettled") == [("a", "1")]
-    assert len(items.read(["p"], "")) == 2
-    assert client.read == []
-
-
-def test_an_item_that_left_its_stage_meanwhile_is_left_out(
-    staged: tuple[Staged, StagedItems[tuple[str, str]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, items = staged
-    client.put("a", 1)
-    client.put("b", 1)
-
-    def changed(of: Staged, _: str, wanted: Sequence[Any], __: Any) -> list[dict[str, Any]]:
-        of.put("a", 2, "settled")
-        gone = {key: value for key, value in of.items["b"].items() if key != state_table.STAGE_INDEX.sort_key}
-        return [of.items["a"], gone]
-
-    monkeypatch.setattr(state_table, "get_all", changed)
-    assert items.read(["p"], "unsettled") == []
-
-
 def test_a_claim_survives_its_item_whatever_its_size() -> None:
     large = node_claim(name="c", reasons=tuple(f"reason {number}" for number in range(20_000)))
-    assert claim_of_item(item_of_claim(large)) == large
+    assert claim_of_item(item_of_claim(large, NOW)) == large
     assert msgspec.json.encode(large)
 
 

@@ -60,6 +60,7 @@ def query(
     equals: tuple[str, str],
     begins_with: tuple[str, str] | None = None,
     *,
+    between: tuple[str, str, str] | None = None,
     index: str = "",
     consistent: bool = True,
 ) -> Iterator[Item]:
@@ -70,19 +71,28 @@ def query(
         table: the table's name.
         equals: the partition key and its value.
         begins_with: the sort key and a prefix of its values; None for all.
+        between: the sort key, its least and its greatest value; in place of a prefix.
         index: the index to read; empty for the table.
         consistent: must be False on a global index, which knows no consistent reads.
 
     Raises:
         StoreThrottled, StoreError.
     """
-    keys = [equals] if begins_with is None else [equals, begins_with]
+    condition = "#0 = :0"
+    names, values = {"#0": equals[0]}, {":0": text(equals[1])}
+    if begins_with is not None:
+        condition += " AND begins_with(#1, :1)"
+        names["#1"], values[":1"] = begins_with[0], text(begins_with[1])
+    elif between is not None:
+        condition += " AND #1 BETWEEN :1 AND :2"
+        names["#1"] = between[0]
+        values |= {":1": text(between[1]), ":2": text(between[2])}
     request: dict[str, Any] = {
         "TableName": table,
         "ConsistentRead": consistent,
-        "KeyConditionExpression": " AND ".join(["#0 = :0", "begins_with(#1, :1)"][: len(keys)]),
-        "ExpressionAttributeNames": {f"#{place}": name for place, (name, _) in enumerate(keys)},
-        "ExpressionAttributeValues": {f":{place}": text(value) for place, (_, value) in enumerate(keys)},
+        "KeyConditionExpression": condition,
+        "ExpressionAttributeNames": names,
+        "ExpressionAttributeValues": values,
     }
     if index:
         request["IndexName"] = index

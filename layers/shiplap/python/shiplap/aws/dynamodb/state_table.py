@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
 import msgspec
@@ -22,7 +22,6 @@ from shiplap.aws.dynamodb.items import (
     expiry,
     float_of,
     get,
-    get_all,
     number,
     of_version,
     placeholders,
@@ -31,6 +30,7 @@ from shiplap.aws.dynamodb.items import (
     text,
 )
 from shiplap.aws.dynamodb.shared_state import DynamoAccount
+from shiplap.aws.dynamodb.staged_items import Stage, StagedItems, stage_key
 from shiplap.aws.dynamodb.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
 from shiplap.aws.failures import CONDITION_FAILED, TRANSACTION_CANCELED, Sleep, attempts, code_of, store_errors
 from shiplap.disruption.progress import CommandChanges, CommandState, DisruptionCommand, advanced
@@ -79,9 +79,6 @@ LEDGER, COUNTED = "LEDGER", "COUNTED"
 REFUSED, FUTILE, PROVEN = "REFUSED", "FUTILE", "PROVEN"
 """Prefixes of sort keys; a `#` and the rest of the key follow, except after EPOCH, LEDGER and COUNTED."""
 
-UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE, ENDED_STAGE = "Unsettled", "Settled", "Failed", "Ended"
-"""Prefixes of keys of the stage index; `#` and the claim's name follow."""
-
 _BATCH = 25
 _TRIES = 8
 
@@ -89,13 +86,21 @@ _TRIES = 8
 class DynamoState:
     """A StateStore on DynamoDB."""
 
-    def __init__(self, client: DynamoDBClient, table: str, *, sleep: Sleep = time.sleep) -> None:
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        table: str,
+        *,
+        sleep: Sleep = time.sleep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._client = client
         self._table = table
         self._sleep = sleep
         self._account = DynamoAccount(client, table, sleep)
-        self._read = StagedItems(client, table, claim_of_item, sleep)
-        self._commands = StagedItems(client, table, command_of_item, sleep)
+        self._clock = clock
+        self._read = StagedItems(client, table, claim_of_item, sleep, clock)
+        self._commands = StagedItems(client, table, command_of_item, sleep, clock)
 
     def read(self, cluster: str, now: float) -> DecisionState:
         epoch = 0
@@ -123,7 +128,7 @@ class DynamoState:
         known = self._account.read()
         return DecisionState(
             epoch=epoch,
-            claims=self._claims(cluster, f"{UNSETTLED_STAGE}#"),
+            claims=self._claims(cluster, Stage.UNSETTLED),
             unavailable=tuple(offering for offering in known.offerings if offering.until > now),
             recovering=tuple(offering for offering in known.offerings if offering.is_recovering(now)),
             reserved=taken_now(known.taken, now),
@@ -151,7 +156,7 @@ class DynamoState:
         counted: CountChange | None = None,
     ) -> int:
         check_new_claims(cluster, claims)
-        items = [*map(item_of_command, commands), *map(item_of_claim, claims)]
+        items = [*map(item_of_command, commands), *(self._item(claim) for claim in claims)]
         counters = self._counters(cluster, counted) if counted is not None else []
         for group in transactions_of(items, beside=len(counters)):
             self._commit_group(cluster, epoch, group, counters)
@@ -207,7 +212,7 @@ class DynamoState:
         return True
 
     def ledger_claims(self, cluster: str) -> tuple[NodeClaim, ...]:
-        return self._claims(cluster, "")
+        return self._claims(cluster)
 
     def post_ledger(self, cluster: str, ledger: SpendingLedger) -> bool:
         item = {
@@ -234,7 +239,7 @@ class DynamoState:
                         raise
 
     def commands(self, cluster: str) -> tuple[DisruptionCommand, ...]:
-        unfinished = self._commands.read([_commands_key(cluster)], UNSETTLED_STAGE)
+        unfinished = self._commands.read([_commands_key(cluster)], Stage.UNSETTLED)
         return tuple(sorted(unfinished, key=lambda command: command.name))
 
     def advance_command(
@@ -260,16 +265,16 @@ class DynamoState:
         return None
 
     def claims(self, cluster: str) -> tuple[NodeClaim, ...]:
-        return tuple(claim for claim in self._claims(cluster, "") if claim.state is not ClaimState.GONE)
+        return tuple(claim for claim in self._claims(cluster) if claim.state is not ClaimState.GONE)
 
-    def _claims(self, cluster: str, stage: str) -> tuple[NodeClaim, ...]:
-        """Return the claims in the stage index whose key there begins with `stage`, sorted by name."""
+    def _claims(self, cluster: str, stage: Stage | None = None) -> tuple[NodeClaim, ...]:
+        """Return the claims of a stage, or of all but those that are done with, sorted by name."""
         partitions = [_partition_key(cluster, shard) for shard in range(SHARDS)]
-        return tuple(sorted(self._read.read(partitions, stage), key=_name))
+        return tuple(sorted(self._read.read(partitions, stage), key=attrgetter("name")))
 
     def advance(self, claim: NodeClaim, to: ClaimState, **changes: Unpack[ClaimChanges]) -> NodeClaim:
         after = advanced_claim(claim, to, changes)
-        if not put_if(self._client, self._table, item_of_claim(after), *of_version(claim.version)):
+        if not put_if(self._client, self._table, self._item(after), *of_version(claim.version)):
             raise ConditionFailed(f"claim {claim.name} is no longer at version {claim.version}")
         return after
 
@@ -285,12 +290,15 @@ class DynamoState:
         self._transact(request, lambda error: raise_cancelled_moves(error, moves))
         return after
 
+    def _item(self, claim: NodeClaim) -> Item:
+        return item_of_claim(claim, self._clock())
+
     def _replace(self, claim: NodeClaim) -> dict[str, Any]:
         """An action that writes a claim over the version before it."""
         return {
             "Put": {
                 "TableName": self._table,
-                "Item": item_of_claim(claim),
+                "Item": self._item(claim),
                 "ConditionExpression": "#version = :version",
                 "ExpressionAttributeNames": placeholders(["version"]),
                 "ExpressionAttributeValues": {":version": number(claim.version - 1)},
@@ -313,7 +321,7 @@ class DynamoState:
 
     def adopt(self, claim: NodeClaim) -> bool:
         condition, failed = "attribute_not_exists(#item) OR #state = :failed", {":failed": text(ClaimState.FAILED)}
-        return put_if(self._client, self._table, item_of_claim(claim), condition, ["item", "state"], failed)
+        return put_if(self._client, self._table, self._item(claim), condition, ["item", "state"], failed)
 
     def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
         return self._account.mark_unavailable(failures, now)
@@ -468,8 +476,8 @@ def _claim_key(cluster: str, name: str) -> dict[str, Value]:
     return _key(_partition_key(cluster, zlib.crc32(name.encode()) % SHARDS), f"{CLAIM}#{name}")
 
 
-def item_of_claim(claim: NodeClaim) -> Item:
-    """Return the item that a claim is stored as."""
+def item_of_claim(claim: NodeClaim, written_at: float) -> Item:
+    """Return the item that a claim is stored as from now on, epoch seconds."""
     stored = written_claim(claim)
     item = {
         **_claim_key(claim.cluster, claim.name),
@@ -477,8 +485,8 @@ def item_of_claim(claim: NodeClaim) -> Item:
         "state": text(claim.state),
         "version": number(claim.version),
     }
-    if claim.state is not ClaimState.GONE or claim.is_metered:
-        item[STAGE_INDEX.sort_key] = text(f"{stage_of_state(claim.state)}#{claim.name}")
+    stage = stage_of_state(claim.state, is_metered=claim.state is ClaimState.GONE and claim.is_metered)
+    item[STAGE_INDEX.sort_key] = text(stage_key(stage, claim.name, written_at))
     if claim.instance_id:
         item[INSTANCE_ID_INDEX.partition_key] = text(claim.instance_id)
     end = forgotten_at(claim)
@@ -502,7 +510,7 @@ def item_of_command(command: DisruptionCommand) -> Item:
     end = command_forgotten_at(command)
     if end is not None:
         return {**item, EXPIRY: expiry(end)}
-    return {**item, STAGE_INDEX.sort_key: text(f"{UNSETTLED_STAGE}#{command.name}")}
+    return {**item, STAGE_INDEX.sort_key: text(stage_key(Stage.UNSETTLED, command.name, 0.0))}
 
 
 def command_of_item(item: Item) -> DisruptionCommand:
@@ -513,13 +521,13 @@ def command_of_item(item: Item) -> DisruptionCommand:
         raise StoreError(f"{item['item']['S']} cannot be read as a command: {error}") from error
 
 
-def stage_of_state(state: ClaimState) -> str:
-    """Return the part of the index that claims in this state are listed in."""
+def stage_of_state(state: ClaimState, *, is_metered: bool) -> Stage:
+    """Return the part of the index that claims in this state are listed in; a ledger looks for metered ones."""
     if state in UNSETTLED:
-        return UNSETTLED_STAGE
+        return Stage.UNSETTLED
     if state is ClaimState.GONE:
-        return ENDED_STAGE
-    return FAILED_STAGE if state is ClaimState.FAILED else SETTLED_STAGE
+        return Stage.ENDED if is_metered else Stage.DONE
+    return Stage.SETTLED
 
 
 def claim_of_item(item: Item) -> NodeClaim:
@@ -529,63 +537,3 @@ def claim_of_item(item: Item) -> NodeClaim:
         return read_claim(stored["S"] if "S" in stored else bytes(stored["B"]))
     except (msgspec.DecodeError, zlib.error) as error:
         raise StoreError(f"{item['item']['S']} cannot be read as a NodeClaim: {error}") from error
-
-
-def _name(claim: NodeClaim) -> str:
-    return claim.name
-
-
-Record = TypeVar("Record")
-
-_Key = tuple[str, str]
-
-
-class StagedItems(Generic[Record]):
-    """Reads records of one kind by their stage; `decode` makes one of its item. Unchanged items are not read again.
-
-    A cluster of thousands of nodes has as many claims of several kilobytes, and every decision needs them. The index on
-    stages lists their keys and versions consistently. Each conditional write makes a new version, so an item of the
-    same key and version is unchanged. A warm function reads only changed items; a cold one reads all of them once.
-    """
-
-    def __init__(self, client: DynamoDBClient, table: str, decode: Callable[[Item], Record], sleep: Sleep) -> None:
-        self._client, self._table, self._decode, self._sleep = client, table, decode, sleep
-        self._known: dict[str, dict[_Key, tuple[str, Record]]] = {}
-        self._lock = Lock()
-
-    def read(self, partitions: Iterable[str], stage: str) -> list[Record]:
-        """The records of these partitions whose stage begins with `stage`; all that have a stage if that is empty.
-
-        Each is as it was at one moment since the call began; one that has left the stage meanwhile is left out.
-
-        Raises:
-            StoreThrottled, StoreError.
-        """
-        records: list[Record] = []
-        changed: list[_Key] = []
-        for partition in partitions:
-            begins_with = (STAGE_INDEX.sort_key, stage) if stage else None
-            entries = query(self._client, self._table, ("cluster", partition), begins_with, index=STAGE_INDEX.name)
-            versions = {(partition, entry["item"]["S"]): entry["version"]["N"] for entry in entries}
-            with self._lock:
-                known = self._known.get(partition, {})
-                same = {key: known[key] for key, version in versions.items() if known.get(key, ("",))[0] == version}
-                # A gone item must not pass for a new one of its name; a query for some stages does not show others.
-                self._known[partition] = known if stage else same
-            records += (record for _, record in same.values())
-            changed += versions.keys() - same.keys()
-        return records + self._get(sorted(changed), stage)
-
-    def _get(self, keys: list[_Key], stage: str) -> list[Record]:
-        wanted = [{"cluster": {"S": partition}, "item": {"S": item}} for partition, item in keys]
-        records = []
-        for item in get_all(self._client, self._table, wanted, self._sleep):
-            record = self._decode(item)
-            at = item.get(STAGE_INDEX.sort_key)
-            if at is None or not at["S"].startswith(stage):
-                continue
-            records.append(record)
-            key = (item["cluster"]["S"], item["item"]["S"])
-            with self._lock:
-                self._known[key[0]][key] = (item["version"]["N"], record)
-        return records

@@ -25,12 +25,11 @@ Table `state`, by `cluster` and `item`:
 
 Claims are spread over shards because a partition takes 1,000 writes a second. Planning needs unsettled ones, read
 consistently, without paying for the thousands that have become Nodes, and the sweep those that are not Gone. Hence
-`stage` (`Unsettled#<name>`, `Settled#<name>`, `Failed#<name>`, absent when Gone, but `Ended#<name>` until a ledger has
-posted the instance to its end), the key of a *local* index, which,
-unlike a global one, answers consistent reads. The index holds keys and versions only, some hundred bytes of a claim's
-several thousand: a reader knows by the version whether what it has read before is still so, and gets the rest. Local
-indexes bind two things for the life of a table: they are made with it, and one partition key (a shard) holds at most
-10 GB.
+`stage` (`Unsettled#<name>`, `Settled#~<when>#<name>` for claims in service and failed ones, `Done#~<when>#<name>` for
+those that are Gone, but `Ended#<name>` until a ledger has posted the instance to its end), the key of a *local* index,
+which, unlike a global one, answers consistent reads. The index holds keys and versions only, some hundred bytes of a
+claim's several thousand: `staged_items` has how a reader finds what has changed. Local indexes bind two things for the
+life of a table: they are made with it, and one partition key (a shard) holds at most 10 GB.
 
 Table `capacity`, by `ami` and `item`: `<type>#<kubelet hash>` is learned capacity, as JSON in `learned` with its
 `version`; `PILOT#<type>#<kubelet hash>` is the lease of the pilot of an unverified estimate.
