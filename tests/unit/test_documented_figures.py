@@ -6,6 +6,7 @@ from shiplap.aws import bus
 from shiplap.aws.ec2 import ec2_compute, launch_templates, request_pace
 from shiplap.cluster import snapshot_keeper
 from shiplap.disruption import consolidation, decision_memory, move_costs, node_history, progress
+from shiplap.disruption.methods import terminate_first
 from shiplap.flows import assign_instances, claim_updates, messages, pod_events, turns
 from shiplap.flows.disrupt import disruption_round
 from shiplap.flows.interrupt import interrupt
@@ -109,11 +110,11 @@ def test_how_nodes_are_emptied_and_instances_ended() -> None:
 
 
 def test_disruption() -> None:
-    assert says("disruption", "and the first 16 that a budget allows")
+    assert says("disruption", "without each of the first 16 that a budget allows")
     assert consolidation.SINGLES == 16
     assert says("disruption", "replacement can be one of 15 cheaper types")
     assert consolidation.SPOT_TYPES == 15
-    assert says("disruption", "If its command would have more than 24 nodes")
+    assert says("disruption", "More than 24 nodes are planned again in batches")
     assert consolidation.MOST_NODES == 24
     assert says("disruption", "rounded down to 1, 2, 4, 8, 16 or 24 hours")
     assert tuple(hours * HOUR_S for hours in (1, 2, 4, 8, 16, 24)) == move_costs.LIFE_STEPS_S
@@ -124,6 +125,8 @@ def test_disruption() -> None:
     assert says("disruption", "is not initialized within 15 minutes")
     assert progress.READY_S == 15 * MINUTE_S
     assert says("disruption", "twice as long each time within a day, at most four hours")
+    assert says("disruption", "180 s until nothing counts the node")
+    assert terminate_first.FREE_S == 180
     assert (node_history.FORGIVEN_S, node_history.LONGEST_BACKOFF_S) == (DAY_S, 4 * HOUR_S)
 
 

@@ -118,4 +118,5 @@ def command_document(command: DisruptionProposal, money: Money) -> dict[str, Any
         "savingsEstimated": money.saved([command]).estimated,
         "movedPods": command.moved,
         "detail": command.detail,
+        **({} if command.gap is UNSET else {"gap": msgspec.to_builtins(command.gap)}),
     }

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import AwsError
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap.flows.sweep.repair import MOST_AT_ONCE, SickNode, bad_condition, choose_repairs, repair_budgets
+from shiplap.flows.sweep.repair import MOST_AT_ONCE, SickNode, bad_condition, choose_repairs, full_pools, repair_budgets
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Budget, Disruption
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.shiplap_annotations import TERMINATE_FIRST
 from shiplap.ports import InstanceProblem
 from tests.builders.claims import node_claim
+from tests.builders.pools import pool
 from tests.integration.flows.leaving import claim_now, evicted, first, play_out, serving
 from tests.integration.flows.stage import Stage
 
@@ -249,3 +254,26 @@ def test_a_bad_condition_is_waited_out_as_long_as_karpenter_does(kind: str, stat
         {"metadata": {"name": "n"}, "status": {"conditions": [condition | {"status": fine}]}}, Node
     )
     assert bad_condition(healthy, since + 10 * tolerated_s) == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "usual_s", "is_full"),
+    [
+        ({"replicas": 10, "annotations": {TERMINATE_FIRST: "10m"}}, 0.0, True),
+        ({"replicas": 10}, 600.0, True),
+        ({"replicas": 10, "annotations": {TERMINATE_FIRST: "Never"}}, 600.0, False),
+        ({"replicas": 10, "annotations": {TERMINATE_FIRST: "soon"}}, 600.0, False),
+        ({"replicas": 9}, 600.0, False),
+        ({}, 600.0, False),
+        ({"replicas": 10}, 0.0, False),
+    ],
+)
+def test_sick_nodes_of_full_static_pools_are_replaced_one_at_a_time(
+    fields: dict[str, Any], usual_s: float, *, is_full: bool
+) -> None:
+    made = pool("fixed", **fields)
+    full = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, limits={"nodes": "10"}))
+    settings = msgspec.structs.replace(
+        Stage((full, pool("other"))).settings, disruption=DisruptionSettings(terminate_first_s=usual_s)
+    )
+    assert full_pools(settings) == ({"fixed"} if is_full else set())

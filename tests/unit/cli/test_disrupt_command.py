@@ -79,8 +79,9 @@ class Files:
         more: tuple[str, ...] = (),
         command: tuple[str, ...] = ("disrupt",),
         budget: str = 'nodes: "100%"',
+        pool: str = POOL,
     ) -> Any:
-        (self._folder / "pool.yaml").write_text(POOL % (after, budget))
+        (self._folder / "pool.yaml").write_text(pool % (after, budget))
         (self._folder / "catalog.json").write_text(json.dumps(CATALOG))
         (self._folder / "state.json").write_text(json.dumps({"kind": "List", "items": list(objects)}))
         self.code = run(
@@ -112,6 +113,31 @@ def test_a_command_has_the_fixed_format(files: Files) -> None:
     assert replacement["instanceTypes"] == ["small"]
     assert replacement["pods"] == ["shop/p"]
     assert answer["blocked"] == []
+
+
+FULL = POOL.replace(
+    "metadata: {name: default}", "metadata: {name: default, annotations: {shiplap.dev/terminate-first: %s}}"
+).replace("spec:\n  template:", "spec:\n  replicas: 1\n  limits: {nodes: 1}\n  template:", 1)
+FULL = FULL.replace("values: [on-demand]}", "values: [on-demand]}, {key: release, operator: DoesNotExist}")
+
+
+def test_a_node_that_goes_first_has_the_seconds_of_its_gap(files: Files) -> None:
+    old = node("a", labels={"karpenter.sh/nodepool": "default", "karpenter.sh/initialized": "true", "release": "1"})
+    pool = FULL.replace("terminate-first: %s", "terminate-first: 10m")
+    (command,) = files.disrupt(old, pod("p", node="a"), claim("c", "a"), pool=pool)["commands"]
+    assert (command["method"], command["reason"], command["replacements"]) == ("terminate-first", "Drifted", [])
+    gap = command["gap"]
+    assert gap == {"pods": 1, "emptySeconds": 30, "freeSeconds": 180, "joinSeconds": 300, "mostSeconds": 600}
+    page = files.disrupt(old, pod("p", node="a"), claim("c", "a"), pool=pool, output="table")
+    assert "1 pod has no place for about 510 s" in " ".join(page.split())
+
+    shorter = FULL.replace("terminate-first: %s", "terminate-first: 5m")
+    answer = files.disrupt(old, pod("p", node="a"), claim("c", "a"), pool=shorter)
+    assert answer["commands"] == []
+    assert "allows 300 s" in answer["blocked"][0]["reason"]
+    assert files.disrupt(old, pool=FULL.replace("terminate-first: %s", "terminate-first: soon")) == ""
+    assert "shiplap.dev/terminate-first" in files.errors
+    assert "'soon' is not a duration" in files.errors
 
 
 def test_blocked_nodes_say_why_and_the_exit_code_is_one(files: Files) -> None:

@@ -215,3 +215,37 @@ def test_a_command_that_is_over_or_of_a_newer_release_is_not_written(state: Comm
         advanced(replace(COMMAND, state=state), CommandState.REMOVING, {})
     with pytest.raises(ConditionFailed, match="is newer than"):
         advanced(replace(COMMAND, schema=SCHEMA + 1), CommandState.REMOVING, {})
+
+
+BOUNDED = replace(
+    COMMAND, reason=Reason.DRIFTED, targets=("old",), nodes=("node",), replacements=(), empties_within_s=300.0
+)
+
+
+def emptied(state: ClaimState, since: float = 2000.0, failure: str = Reason.DRIFTED) -> dict[str, NodeClaim]:
+    claim = node_claim(cluster="c", name="old", node_pool="p", node_class="n", state=state, failure=failure)
+    return {"old": replace(claim, changed_at=since)}
+
+
+def test_a_node_that_takes_too_long_to_empty_returns_to_service() -> None:
+    removing = replace(BOUNDED, state=CommandState.REMOVING)
+    assert next_step(removing, emptied(S.DRAINING), 2299.0) == CommandStep(CommandState.REMOVING)
+    why = "not empty within 300 s, and its pods have no other place"
+    assert next_step(removing, emptied(S.DRAINING), 2300.0) == CommandStep(
+        CommandState.UNDONE, (("old", S.INITIALIZED),), why
+    )
+    assert next_step(removing, emptied(S.INITIALIZED), 2301.0) == CommandStep(CommandState.UNDONE, (), why)
+    assert next_step(removing, emptied(S.TERMINATING), 9000.0) == CommandStep(CommandState.REMOVING)
+    assert next_step(removing, emptied(S.GONE), 9000.0) == CommandStep(CommandState.DONE)
+
+
+def test_who_died_before_the_command_said_that_it_removes_is_followed() -> None:
+    assert next_step(BOUNDED, emptied(S.DRAINING), 2010.0) == CommandStep(CommandState.REMOVING)
+    assert next_step(BOUNDED, emptied(S.DRAINING), 2300.0).to is CommandState.UNDONE
+    interrupted = next_step(BOUNDED, emptied(S.DRAINING, failure="spot interruption"), 2010.0)
+    assert interrupted.to is CommandState.DONE
+
+
+def test_without_a_bound_nodes_empty_for_as_long_as_it_takes() -> None:
+    unbounded = replace(BOUNDED, state=CommandState.REMOVING, empties_within_s=0.0)
+    assert next_step(unbounded, emptied(S.DRAINING), 99_000.0) == CommandStep(CommandState.REMOVING)

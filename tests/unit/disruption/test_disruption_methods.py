@@ -66,7 +66,15 @@ def decided(monkeypatch: pytest.MonkeyPatch, method: Retired, *nodes: Standing, 
 def test_the_methods_are_asked_in_this_order() -> None:
     scheduling = Snapshot(cluster="demo", now=0.0, view=ClusterView(), policies=(RemovingPolicy(),))
     asked = [type(method).__name__ for method in decisions.methods_of(DisruptionSnapshot(scheduling=scheduling))]
-    assert asked == ["ScaleDown", "Emptiness", "RemovingPolicy", "Replacement", "Underutilization", "ClimbBack"]
+    assert asked == [
+        "ScaleDown",
+        "Emptiness",
+        "RemovingPolicy",
+        "Replacement",
+        "TerminateFirst",
+        "Underutilization",
+        "ClimbBack",
+    ]
 
 
 def test_a_new_reason_is_one_method_and_one_place_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:

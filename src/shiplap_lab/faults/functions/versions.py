@@ -25,7 +25,7 @@ NEW_FIELDS: dict[type[NodeClaim | DisruptionCommand], tuple[str, ...]] = {
         "schema",
         "zone_id",
     ),
-    DisruptionCommand: ("schema",),
+    DisruptionCommand: ("empties_within_s", "schema"),
 }
 """Fields of stored records that the previous version does not know."""
 

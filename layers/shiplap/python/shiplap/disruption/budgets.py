@@ -67,6 +67,10 @@ class BudgetsLeft:
         """Return how many more nodes of a pool may go."""
         return max(self._allowance(pool, reason).nodes - self._used[pool.metadata.name], 0)
 
+    def going(self, pool: NodePool) -> int:
+        """Return how many nodes of a pool are leaving, are not Ready or go by commands of this decision."""
+        return self._disrupting[label_value_of(pool.metadata.name)] + self._used[pool.metadata.name]
+
     def over(self, pool: NodePool, reason: Reason) -> OverBudget:
         """Return which budget lets no more nodes of a pool go."""
         return OverBudget(pool.metadata.name, reason, self._allowance(pool, reason).blocking)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from shiplap.scheduling.model.scheduling_plan import Placement, PlannedClaim
 
@@ -47,13 +48,40 @@ class Method(StrEnum):
     CLIMB_BACK = "climb-back"
     SCALE_DOWN = "scale-down"
     SLEEP = "sleep"
+    TERMINATE_FIRST = "terminate-first"
+
+
+class PlacementGap(msgspec.Struct, frozen=True, rename="camel"):
+    """How long pods of a node that goes before its replacement is launched have no place, in seconds."""
+
+    pods: int
+    """The pods without a place meanwhile."""
+    empty_s: float = msgspec.field(name="emptySeconds")
+    """The time until the node is empty."""
+    free_s: float = msgspec.field(name="freeSeconds")
+    """The time from there until EC2 and the NodePool's limit no longer count the node."""
+    join_s: float = msgspec.field(name="joinSeconds")
+    """The time from there until the replacement is initialized."""
+    most_s: float = msgspec.field(name="mostSeconds")
+    """The longest gap that is allowed."""
+
+    @property
+    def expected_s(self) -> float:
+        """The whole gap."""
+        return self.empty_s + self.free_s + self.join_s
+
+    @property
+    def emptying_most_s(self) -> float:
+        """How long emptying the node may take at most."""
+        return self.most_s - self.free_s - self.join_s
 
 
 class DisruptionProposal(msgspec.Struct, frozen=True, rename="camel"):
     """A command that has been decided and not begun. Money in USD per hour.
 
     `nodes` are sorted by name; `replacements` have to be ready before the nodes go, `placements` are the nodes that
-    stay and take pods. `moved` counts the pods that lose their node; `detail` is the reason in words.
+    stay and take pods. `moved` counts the pods that lose their node; `detail` is the reason in words. `gap` is there
+    where the node goes first and its replacement follows.
     """
 
     reason: Reason
@@ -64,6 +92,7 @@ class DisruptionProposal(msgspec.Struct, frozen=True, rename="camel"):
     savings_hourly: float = 0.0
     moved: int = 0
     detail: str = ""
+    gap: PlacementGap | UnsetType = UNSET
 
 
 class Blocked(msgspec.Struct, frozen=True, rename="camel", order=True):
@@ -85,5 +114,5 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
     blocked: tuple[Blocked, ...] = ()
     drifted: tuple[str, ...] = ()
     overdue: tuple[str, ...] = ()
-    rehearsed: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    kept_awake: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    rehearsed: tuple[str, ...] | UnsetType = UNSET
+    kept_awake: tuple[str, ...] | UnsetType = UNSET

@@ -27,10 +27,11 @@ from shiplap.scheduling.model.snapshot import PolicyInput
 class DecisionProgress:
     """What methods share. Methods read the inputs, use budgets and the simulator, and note what they find.
 
-    `blocked` has the latest reason of each node that stays. Those in `kept_by_policies`, `overdue` and `refused` matter
-    more, the last one most. `leaving` are nodes that later methods leave alone: a policy removes them, now or when
-    budgets allow it. `drifted` are all nodes that have drifted, `rehearsed` nodes that would leave if it were in
-    earnest. `policies` admit replacements; they count those of the commands so far.
+    `blocked` has the latest reason of each node that stays. Those in `outdated`, `kept_by_policies`, `overdue` and
+    `refused` matter more, the last one most: of a node that has expired or drifted, users want to know why it is not
+    replaced. `leaving` are nodes that later methods leave alone: a policy removes them, now or when budgets allow it.
+    `drifted` are all nodes that have drifted, `rehearsed` nodes that would leave if it were in earnest. `policies`
+    admit replacements; they count those of the commands so far.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class DecisionProgress:
         self.budgets = BudgetsLeft(snapshot, self.candidate_nodes, clock)
         self.policies = snapshot.scheduling.policies
         self.blocked: dict[str, str | OverBudget] = dict(self.candidate_nodes.excluded)
+        self.outdated: dict[str, str | OverBudget] = {}
         self.kept_by_policies: dict[str, str] = {}
         self.overdue: dict[str, str] = {}
         self.refused: dict[str, str] = {}
@@ -98,6 +100,10 @@ class DecisionProgress:
         """Note that a budget keeps these nodes. How many go beside them is known once all is decided."""
         self.blocked |= {candidate.name: self.budgets.over(candidate.pool, reason) for candidate in candidates}
 
+    def keep_outdated(self, candidates: Iterable[Candidate]) -> None:
+        """Note that the reasons why these expired or drifted nodes stay matter more than later ones."""
+        self.outdated |= {item.name: self.blocked[item.name] for item in candidates if item.name in self.blocked}
+
     def use_budget(self, candidates: Sequence[Candidate]) -> None:
         """Note that these nodes go."""
         self.budgets.use(candidates)
@@ -132,7 +138,7 @@ class DecisionProgress:
         """The decision that these commands are; `budgeted` are their nodes that use up budgets."""
         gone = {node for command in commands for node in command.nodes}
         going = Counter(item.pool.metadata.name for item in self.candidate_nodes.candidates if item.name in budgeted)
-        reasons = self.blocked | self.kept_by_policies | self.overdue | self.refused
+        reasons = self.blocked | self.outdated | self.kept_by_policies | self.overdue | self.refused
         blocked = (
             Blocked(name, reason if isinstance(reason, str) else reason.words(going[reason.pool]))
             for name, reason in sorted(reasons.items())

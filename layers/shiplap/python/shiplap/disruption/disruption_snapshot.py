@@ -25,7 +25,8 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
     smaller savings are not worth the restarts, and the search could find them without end. `settle_s` is how long pods
     stay where a command moved them. `improve_s` is the effort spent on finding cheaper replacements. `climb_back_s` is
     how old a node of a fallback tier has to be before it may go back to the preferred one. `expire_protected` lets
-    nodes expire in spite of protected pods, as Karpenter does.
+    nodes expire in spite of protected pods, as Karpenter does. `terminate_first_s` is how long pods may have no place
+    while a node goes before its replacement is launched; 0 if they must have one.
     """
 
     enabled: bool = True
@@ -37,6 +38,7 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
     climb_back_s: float = msgspec.field(default=3600.0, name="climbBackSeconds")
     expire_protected: bool = False
     move_cost: float = 0.025
+    terminate_first_s: float = msgspec.field(default=0.0, name="terminateFirstSeconds")
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Invalid settings: the field as written, and the reason."""
@@ -52,6 +54,8 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
             yield ("improveSeconds",), f"{self.improve_s:g} must not be negative"
         if self.climb_back_s < 0:
             yield ("climbBackSeconds",), f"{self.climb_back_s:g} must not be negative"
+        if self.terminate_first_s < 0:
+            yield ("terminateFirstSeconds",), f"{self.terminate_first_s:g} must not be negative"
 
 
 class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,7 +6,7 @@ two steps, the next one continues.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import TypedDict
 
@@ -44,6 +44,7 @@ class DisruptionCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     `targets` are the claims whose nodes go, `replacements` those that have to be initialised first; `nodes` are the
     Nodes that go, `receiving` those that stay and take pods of theirs. `failure` says why it was undone.
+    `empties_within_s` bounds how long its nodes may take to be emptied, in seconds; 0 without a bound.
     """
 
     cluster: str
@@ -60,6 +61,7 @@ class DisruptionCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     changed_at: float = 0.0
     detail: str = ""
     failure: str = ""
+    empties_within_s: float = 0.0
     version: int = 0
     schema: int = SCHEMA
 
@@ -126,8 +128,8 @@ def next_step(command: DisruptionCommand, claims: Mapping[str, NodeClaim], now: 
         claims: those of the command, by name; a deleted claim is over.
         now: epoch seconds.
     """
-    if command.state is CommandState.REMOVING:
-        return _remove(command, claims)
+    if command.state is CommandState.REMOVING or _has_begun_to_empty(command, claims):
+        return _remove(command, claims, now)
     staying = [
         name for name in command.targets if not _is_over(claims.get(name)) and claims[name].state not in GOING_FOR_GOOD
     ]
@@ -184,10 +186,14 @@ def fields_without(
     }
 
 
-def _remove(command: DisruptionCommand, claims: Mapping[str, NodeClaim]) -> CommandStep:
+def _remove(command: DisruptionCommand, claims: Mapping[str, NodeClaim], now: float) -> CommandStep:
     left = [name for name in command.targets if not _is_over(claims.get(name))]
     if not left:
         return CommandStep(CommandState.DONE)
+    late = tuple(name for name in left if _returns(claims[name], command, now))
+    if command.empties_within_s and late:
+        why = f"not empty within {command.empties_within_s:.0f} s, and its pods have no other place"
+        return CommandStep(CommandState.UNDONE, _moves_to(late, claims, ClaimState.INITIALIZED), why)
     if command.reason is Reason.ASLEEP:  # a drain for sleep ends when all is awake
         back = tuple(name for name in left if claims[name].state is ClaimState.INITIALIZED)
         if back:
@@ -205,12 +211,30 @@ def _undo(command: DisruptionCommand, staying: list[str], claims: Mapping[str, N
 
 
 def _moves_to(
-    names: list[str],
+    names: Iterable[str],
     claims: Mapping[str, NodeClaim],
     state: ClaimState,
     but: frozenset[ClaimState] = frozenset(),
 ) -> tuple[tuple[str, ClaimState], ...]:
     return tuple((n, state) for n in names if claims[n].state is not state and claims[n].state not in but)
+
+
+def _has_begun_to_empty(command: DisruptionCommand, claims: Mapping[str, NodeClaim]) -> bool:
+    """True if a node that returns to service when it empties too slowly is being emptied for this command.
+
+    Whoever began that may have died before the command said so.
+    """
+    own = (claims[name] for name in command.targets if name in claims)
+    return bool(command.empties_within_s) and any(
+        claim.state is ClaimState.DRAINING and claim.failure == command.reason for claim in own
+    )
+
+
+def _returns(claim: NodeClaim, command: DisruptionCommand, now: float) -> bool:
+    """True if a node takes too long to empty, or has been returned to service for that."""
+    if claim.state is ClaimState.DRAINING:
+        return now >= claim.changed_at + command.empties_within_s
+    return claim.state is ClaimState.INITIALIZED
 
 
 def _is_over(claim: NodeClaim | None) -> bool:

@@ -52,8 +52,9 @@ class Simulator:
     """Answers for one snapshot.
 
     `nominated` are the nodes that pods which wait now will use. `buffered` are those with room that CapacityBuffers
-    keep: it would be launched again. `receiving` are nodes that take pods by relocations that were followed. `follows`
-    is false once a relocation could not be followed: later answers would not know of it.
+    keep: it would be launched again. `homeless` are waiting pods that the plan has no place for. `lacking` are static
+    NodePools with fewer nodes than replicas. `receiving` are nodes that take pods by relocations that were followed.
+    `follows` is false once a relocation could not be followed: later answers would not know of it.
     """
 
     def __init__(self, snapshot: Snapshot, protected: Collection[str]) -> None:
@@ -71,7 +72,8 @@ class Simulator:
             pod.status.nominated_node_name for pod in view.unbound
         )
         self.buffered = names.intersection(name for buffer in first.buffers for name in buffer.nodes)
-        self._lacking = frozenset(pool.node_pool for pool in first.static_pools if pool.present < pool.replicas)
+        self.homeless = tuple(entry.pod for entry in first.unschedulable)
+        self.lacking = frozenset(pool.node_pool for pool in first.static_pools if pool.present < pool.replicas)
         self._snapshot = snapshot
         kept = kept_by_buffers(snapshot, first, names)
         if gone or view.unbound or kept:
@@ -163,7 +165,7 @@ class Simulator:
 
         Claims taken before count with them: limits hold for all. Raises InvalidInput as `planner.plan`.
         """
-        if pool in self._lacking:
+        if pool in self.lacking:
             return ()
         snapshot, taken = self._snapshot, self._static_claims[pool]
         pools = tuple(

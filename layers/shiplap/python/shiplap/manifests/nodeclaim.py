@@ -67,7 +67,8 @@ TRANSITIONS: dict[ClaimState, frozenset[ClaimState]] = {
     ClaimState.INITIALIZED: _ENDING,
     # A disruption command that is given up returns its nodes to service.
     ClaimState.DISRUPTING: frozenset({ClaimState.INITIALIZED}) | _ENDING,
-    # A node that leaves for sleep stays if all is awake again before it has been ended.
+    # A node that leaves for sleep stays if all is awake again before it has been ended, and one that goes before its
+    # replacement if it is not empty in time.
     ClaimState.DRAINING: frozenset({ClaimState.INITIALIZED, ClaimState.TERMINATING, ClaimState.GONE}),
     ClaimState.TERMINATING: frozenset({ClaimState.GONE, ClaimState.FAILED}),
 }

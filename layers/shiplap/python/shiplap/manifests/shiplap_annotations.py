@@ -14,6 +14,7 @@ import msgspec
 
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.decoding import Path, Problem
+from shiplap.manifests.times import seconds_or_never
 
 PREFIX = "shiplap.dev/"
 VM_MEMORY_OVERHEAD_PERCENT = PREFIX + "vm-memory-overhead-percent"
@@ -50,6 +51,9 @@ MIN_ON_DEMAND_VCPUS = PREFIX + "min-on-demand-vcpus"
 SLEEP = PREFIX + "sleep"
 """On a NodePool that may sleep: `never`, or the windows in which it may, between semicolons; it only narrows those of
 shiplap.yaml. What cannot be read keeps the NodePool awake and usable, so that nothing is refused here."""
+TERMINATE_FIRST = PREFIX + "terminate-first"
+"""On a NodePool: how long pods may have no place while a node goes before its replacement is launched, such as 10m, or
+`Never`; `disruption.terminateFirstSeconds` of the cluster without."""
 IGNORE, CORDON, REPLACE = REBALANCE_POLICIES = ("ignore", "cordon", "replace")
 
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)
@@ -91,6 +95,14 @@ def _time_zone(value: str) -> str | None:
     return None
 
 
+def _duration_or_never(value: str) -> str | None:
+    try:
+        seconds_or_never(value)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def _percentage(value: str) -> str | None:
     valid = value.endswith("%") and _DECIMAL.fullmatch(value[:-1]) and float(value[:-1]) <= 100
     return None if valid else f"{value!r} is not a percentage from 0% to 100%, such as 30%"
@@ -110,6 +122,7 @@ _OF_NODE_POOL: dict[str, Callable[[str], str | None]] = {
     PROBE_UNMEASURED_TYPES: _switch,
     MOVE_COST: _cost,
     SLEEP: lambda _: None,
+    TERMINATE_FIRST: _duration_or_never,
 }
 
 _OF_NODE_CLASS: dict[str, Callable[[str], str | None]] = {
@@ -150,6 +163,15 @@ def unsupported(annotations: Mapping[str, str], path: Path) -> Iterator[Problem]
     for key in annotations:
         if key.startswith(PREFIX):
             yield (*path, key), "this annotation is not supported yet"
+
+
+def terminate_first_s(pool: NodePool, usual_s: float) -> float:
+    """Return how long pods may have no place while a node of a NodePool goes first, in seconds; 0 for never.
+
+    `usual_s` holds for NodePools without the annotation. Raises ValueError: it cannot be read.
+    """
+    written = pool.metadata.annotations.get(TERMINATE_FIRST)
+    return usual_s if written is None else float(seconds_or_never(written) or 0)
 
 
 _OF_THE_MACHINE = frozenset({"localtime", "posixrules", "Factory"})

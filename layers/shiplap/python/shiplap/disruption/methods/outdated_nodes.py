@@ -24,11 +24,13 @@ class OutdatedNode(msgspec.Struct, frozen=True, eq=False):
 def find_outdated(progress: DecisionProgress, candidates: Sequence[Candidate]) -> list[OutdatedNode]:
     """The nodes that may be replaced now: empty ones first, then those that drifted first. Others are noted."""
     outdated = _outdated(progress, candidates)
-    progress.drifted = tuple(sorted(item.node.name for item in outdated if item.reason is Reason.DRIFTED))
+    drifted = {item.node.name for item in outdated if item.reason is Reason.DRIFTED}
+    progress.drifted = tuple(sorted(drifted.union(progress.drifted)))
     movable = []
     for item in outdated:
         if why := _protection(progress, item) or progress.backing_off(item.node):
             progress.blocked[item.node.name] = why
+            progress.keep_outdated([item.node])
         else:
             movable.append(item)
     return sorted(

@@ -25,6 +25,7 @@ class Replacement(DisruptionMethod):
             due = [item for item in outdated if item.reason is reason]
             due = [item for item in due if (item.node.pool.spec.replicas is not None) is static]
             proposals += replace_static(progress, due, reason) if static else _replace(progress, due, reason)
+        progress.keep_outdated(item.node for item in outdated)
         return proposals
 
 

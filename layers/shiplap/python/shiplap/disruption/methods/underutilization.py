@@ -22,7 +22,9 @@ _MOST_SEARCHES = 3
 class Underutilization(DisruptionMethod):
     """Nodes with pods that their NodePool lets go for money."""
 
-    waits_for: ClassVar[frozenset[Method]] = frozenset({Method.EXPIRATION, Method.DRIFT, Method.STATIC_DRIFT})
+    waits_for: ClassVar[frozenset[Method]] = frozenset(
+        {Method.EXPIRATION, Method.DRIFT, Method.STATIC_DRIFT, Method.TERMINATE_FIRST}
+    )
 
     def commands(self, progress: DecisionProgress, candidates: Sequence[Candidate]) -> Sequence[DisruptionProposal]:
         """The commands that gain most, without those that a policy refuses."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.disruption.commands import Decision, DisruptionProposal, Reason
+from shiplap.disruption.commands import Decision, DisruptionProposal, Method, Reason
 from shiplap.disruption.decide import decide
 from shiplap.disruption.decision_memory import SECOND_LOOK_S, confirmed
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
@@ -34,6 +34,7 @@ from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotF
 from shiplap.flows import claim_events, cluster_metrics
 from shiplap.flows.claim_updates import DISRUPTION, DRAIN, NO_CLAIM, facts, grace_ends_at
 from shiplap.flows.context import FlowContext
+from shiplap.flows.disrupt.gap_events import publish_gaps
 from shiplap.flows.disrupt.renew_hashes import renew_hashes
 from shiplap.flows.disrupt.second_look import objections, still_valid
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
@@ -226,6 +227,8 @@ class _Round:
             changes |= {"failure": reason, "deadline_at": deadline_at}
         elif to is ClaimState.INITIALIZED:
             self._uncordon(claim)
+            if claim.state is ClaimState.DRAINING:
+                changes |= {"failure": "", "deadline_at": 0.0}
         self._claims[claim.name] = self._context.state.advance(claim, to, **changes)
         if to is ClaimState.DRAINING:
             self._context.set_timer(claim.cluster, claim.name, DRAIN, 0)
@@ -371,6 +374,7 @@ class _Round:
         for command in commands:
             self._context.meter.count("CommandsBegun")
             _LOG.info("begun: %s", command.detail, extra=_facts(command))
+        publish_gaps([item for item in commands if item.method is Method.TERMINATE_FIRST], self._nodes, self._context)
         if planned or self._settings.manifests.capacity_buffers:  # which have lost the room on cordoned nodes
             pods = [pod for claim in planned for pod in claim.pods]
             self._context.publish(
@@ -414,6 +418,7 @@ class _Round:
             created_at=now,
             changed_at=now,
             detail=proposal.detail,
+            empties_within_s=proposal.gap.emptying_most_s if proposal.gap and proposal.gap.pods else 0.0,
         )
 
     def _count_step(self, command: DisruptionCommand) -> None:

@@ -301,9 +301,11 @@ def cordon(node: Node, context: FlowContext) -> None:
 
 
 def uncordon(node: Node, context: FlowContext) -> None:
-    """Take back what keeps new pods off the node; once. Raises ClusterError."""
-    if is_cordoned(node):
-        update_node(node, {}, {}, _without_disrupted, context)
+    """Take back what keeps new pods and load balancers off the node; once. Raises ClusterError."""
+    ours = node.metadata.labels.get(labels.EXCLUDE_BALANCERS) == _BY_SHIPLAP
+    if ours or is_cordoned(node):
+        removed = {labels.EXCLUDE_BALANCERS: None} if ours else {}
+        update_node(node, removed, {}, _without_disrupted, context)
 
 
 def release_from_balancers(node: Node, context: FlowContext) -> None:
@@ -318,10 +320,7 @@ def release_from_balancers(node: Node, context: FlowContext) -> None:
 
 def _return_to_service(claim: NodeClaim, node: Node, why: str, context: FlowContext) -> None:
     """Open a node again, and then write that it is in service: a function that dies in between does both once more."""
-    ours = node.metadata.labels.get(labels.EXCLUDE_BALANCERS) == _BY_SHIPLAP
-    if ours or is_cordoned(node):
-        removed = {labels.EXCLUDE_BALANCERS: None} if ours else {}
-        update_node(node, removed, {}, _without_disrupted, context)
+    uncordon(node, context)
     context.state.advance(claim, ClaimState.INITIALIZED, failure="", deadline_at=0.0, changed_at=context.clock.now())
     context.meter.count("NodesAwakeAgain")
     _LOG.info("node stays, it was leaving: %s", why, extra=facts(claim))

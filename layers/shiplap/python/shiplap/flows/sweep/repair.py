@@ -28,9 +28,11 @@ from shiplap.flows.interrupt.interrupt import URGENT_S, WARNING_S, handle_notice
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
 from shiplap.flows.optional.optional_calls import SICK_INSTANCES
 from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
+from shiplap.manifests.shiplap_annotations import terminate_first_s
 from shiplap.ports import InstanceProblem
 from shiplap.settings import ClusterSettings
 
@@ -150,6 +152,7 @@ def repair_nodes(
         return
     now = context.clock.now()
     most = repair_budgets(settings.manifests.node_pools, claims, now)
+    most |= dict.fromkeys(full_pools(settings), 1)
     verdict = choose_repairs(claims, sick_among(claims, nodes, ailments, now), most)
     for sick in verdict.repaired:
         context.meter.count("NodesRepaired")
@@ -221,6 +224,22 @@ def repair_budgets(pools: Iterable[NodePool], claims: Sequence[NodeClaim], now: 
             name = pool.metadata.name
             budgets[name] = allowance(bounded, Reason.UNHEALTHY, total[name], 0, now).nodes
     return budgets
+
+
+def full_pools(settings: ClusterSettings) -> frozenset[str]:
+    """Return the static NodePools without room beside their replicas whose nodes go first, one at a time."""
+    full = set()
+    for pool in settings.manifests.node_pools:
+        limit = pool.spec.limits.get("nodes")
+        if pool.spec.replicas is None or limit is None:
+            continue
+        try:
+            goes_first = terminate_first_s(pool, settings.disruption.terminate_first_s) > 0
+            if goes_first and parse_amount("nodes", limit) <= pool.spec.replicas:
+                full.add(pool.metadata.name)
+        except ValueError as error:  # sick nodes are replaced all the same
+            _LOG.warning("NodePool %s is not read: %s", pool.metadata.name, error)
+    return frozenset(full)
 
 
 def choose_repairs(
