@@ -12,6 +12,7 @@ from shiplap_cdk.policy_document import PolicyDocument
 class GangsDocument(PolicyDocument):
     """Gangs: decisions read pods anyway, so there is nothing to permit."""
 
+    explanation = "Groups of pods that get nodes for all of their pods, or for none."
     of_cluster = (GangSettings, GangSettings())
 
     def settings(self, written: GangSettings) -> GangSettings | None:

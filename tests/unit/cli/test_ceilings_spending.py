@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.ceilings.ceilings import Ceiling, CeilingMode
 from shiplap.policies.ceilings.ceilings_settings import CeilingSettings
 from shiplap.policies.policy_settings import chosen
-from shiplap.settings import ClusterSettings
+from shiplap.settings import ClusterSettings, Settings
 from shiplap.spending.ledger import HOUR_S, MonthOfSpending, SpendingLedger
 from shiplap_cli.commands.status import ceilings_spending as command
 from shiplap_cli.installs.find_install import DeployedInstall
@@ -125,3 +128,32 @@ def test_what_cannot_be_asked(
     monkeypatch.setattr(command, "cluster_settings_of", refused)
     assert run(["status", "spending"]) == 2
     assert "what is spent is not known: not authorized" in capsys.readouterr().err
+
+
+@pytest.fixture
+def install(state: FakeState, monkeypatch: pytest.MonkeyPatch) -> FakeState:
+    """An install of two clusters, of which prod has a ledger."""
+    clusters = tuple(ClusterSettings(name=name, region="eu-west-1") for name in ("prod", "edge"))
+    monkeypatch.setattr(command, "settings_of", lambda _: Settings(clusters))
+    monkeypatch.setattr(command, "account_id", lambda: "123456789012")
+    posted(state, NOVEMBER, OCTOBER)
+    return state
+
+
+def test_charges_of_all_clusters_as_focus(
+    install: FakeState, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "november.csv"
+    told = said(capsys, "--focus", str(file))
+    assert told == {"file": str(file), "charges": 2, "clusters": ["prod"], "withoutLedger": ["edge"]}
+    rows = list(csv.DictReader(io.StringIO(file.read_text())))
+    assert [row["BilledCost"] for row in rows] == ["250.000000", "50.000000"]
+    assert run(["status", "spending", "prod", "--focus", str(file)]) == 0
+    assert capsys.readouterr().out == f"wrote {file}: 2 charges of prod\n"
+
+
+def test_focus_without_any_ledger(install: FakeState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DeployedInstall, "state", lambda _: FakeState())
+    assert run(["status", "spending", "--focus", str(tmp_path / "none.csv")]) == 1
+    assert (tmp_path / "none.csv").read_text().count("\n") == 1
+    assert run(["status", "spending", "--focus", str(tmp_path / "no folder" / "none.csv")]) == 2

@@ -14,6 +14,7 @@ from shiplap.instances.offerings.instance_rates import Rate, micros_of, rate_of,
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.spending.ledger import (
     HOUR_S,
+    PurchasedTime,
     SpendingLedger,
     begin,
     billed_s,
@@ -175,3 +176,19 @@ def test_the_ledger_only_grows(looks: list[int]) -> None:
 
 def test_an_old_document_is_read_with_its_defaults() -> None:
     assert SpendingLedger() == SpendingLedger(version=0, posted_until=0)
+
+
+def test_what_was_bought_alike_is_counted_together() -> None:
+    claims = [
+        claim(name="a", node_pool="general", capacity_type="spot"),
+        claim(name="b", node_pool="general", capacity_type="spot", created_at=START + HOUR_S),
+        claim(name="c", node_pool="general", capacity_type="on-demand"),
+        claim(name="d", node_pool="batch", capacity_type="spot", hourly=0.0),
+    ]
+    ledger = posted(begin(START), claims, START + 2 * HOUR_S, lambda each: rate_of(each, 0.1), nobody)
+    assert ledger.this_month.purchases == (
+        PurchasedTime("batch", "spot", True, 2 * HOUR_S, 240_000),
+        PurchasedTime("general", "on-demand", False, 2 * HOUR_S, 720_000),
+        PurchasedTime("general", "spot", False, 3 * HOUR_S, 1_080_000),
+    )
+    assert sum(bought.spent for bought in ledger.this_month.purchases) == ledger.this_month.spent

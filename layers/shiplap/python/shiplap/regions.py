@@ -16,11 +16,15 @@ class _Outputs(msgspec.Struct, frozen=True, rename="camel"):
     dns_suffix: str
 
 
+class _Region(msgspec.Struct, frozen=True):
+    description: str = ""
+
+
 class _Partition(msgspec.Struct, frozen=True, rename="camel"):
     id: str
     outputs: _Outputs
     region_regex: str
-    regions: dict[str, object]
+    regions: dict[str, _Region]
 
 
 class _PartitionData(msgspec.Struct, frozen=True):
@@ -40,6 +44,12 @@ def dns_suffix(region: str) -> str:
 def exists(region: str) -> bool:
     """True if botocore knows the Region."""
     return region in _place(region).regions and not region.endswith("-global")
+
+
+def description_of(region: str) -> str:
+    """The name of a Region for people, such as Europe (Ireland); its id where botocore tells none."""
+    known = _place(region).regions.get(region)
+    return (known.description if known is not None else "") or region
 
 
 def known_regions() -> tuple[str, ...]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
+from rich.text import Text
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.flows.policies.ceilings_inputs import ceilings_in_use, read_spending
@@ -21,9 +23,18 @@ from shiplap.policies.ceilings.ceiling_use import ClusterSpending
 from shiplap.policies.ceilings.ceilings import CeilingUse
 from shiplap.spending.ledger import SpendingLedger
 from shiplap_cli.hints import with_hint
-from shiplap_cli.installs.find_install import STACK, Dev, Stack, find_install, sole_cluster
-from shiplap_cli.installs.installed import cluster_settings_of
-from shiplap_cli.output import Format, Output, Printed, emit, fail
+from shiplap_cli.installs.find_install import (
+    STACK,
+    DeployedInstall,
+    Dev,
+    Stack,
+    aws_client,
+    find_install,
+    sole_cluster,
+)
+from shiplap_cli.installs.installed import cluster_settings_of, settings_of
+from shiplap_cli.output import Format, Output, Printed, counted, emit, fail
+from shiplap_cli.render.focus import ClusterLedger, focus_charges, focus_csv
 
 OTHERS = "(others)"
 """Nodes of no NodePool, and of what nodes cost the part that no pod requested."""
@@ -70,6 +81,10 @@ def spending(
     *,
     stack: Stack = STACK,
     dev: Dev = False,
+    focus: Annotated[
+        Path | None,
+        typer.Option(help="Write the posted charges as CSV of FOCUS 1.2 instead; of all clusters if none is named."),
+    ] = None,
     output: Output = Format.TABLE,
 ) -> int:
     """What a cluster costs this month, by NodePool and by namespace, its forecast, and how much of ceilings is used.
@@ -80,10 +95,14 @@ def spending(
     Example: shiplap status spending
 
     Example: shiplap status spending prod -o json
+
+    Example: shiplap status spending --focus november.csv
     """
     now = time.time()
     try:
         install = find_install(bucket="", stack=stack, dev=dev)
+        if focus is not None:
+            return _write_focus(focus, install, cluster, now, output)
         name = cluster or sole_cluster(install)
         settings, table = cluster_settings_of(install, name), install.state()
         state = table.read(name, now)
@@ -96,6 +115,51 @@ def spending(
     document = spending_document(name, state.ledger, found, ceilings_in_use(settings, state, found))
     emit(document, output, lambda: document.page)
     return 0
+
+
+class WrittenCharges(Printed, frozen=True):
+    """The output with --focus: the file, its charges, the clusters that they are of, and those without a ledger."""
+
+    file: str
+    charges: int
+    clusters: tuple[str, ...]
+    without_ledger: tuple[str, ...]
+
+    @property
+    def page(self) -> RenderableType:
+        """For people."""
+        lacking = f"; no ledger yet: {', '.join(self.without_ledger)}" if self.without_ledger else ""
+        charges = f"{counted(self.charges, 'charge')} of {', '.join(self.clusters) or 'no cluster'}"
+        return Text(f"wrote {self.file}: {charges}{lacking}")
+
+
+def _write_focus(path: Path, install: DeployedInstall, cluster: str, now: float, output: Format) -> int:
+    """Exit code 1 when no cluster has a ledger. Raises AwsError, StoreError, InvalidInput, OSError."""
+    named = [cluster_settings_of(install, cluster)] if cluster else settings_of(install).clusters
+    table, account = install.state(), account_id()
+    states = {each.name: table.read(each.name, now) for each in named}
+    ledgers = [
+        ClusterLedger(each.name, each.region, account, ledger)
+        for each in named
+        if (ledger := states[each.name].ledger) is not None
+    ]
+    path.write_text(focus_csv(ledgers), encoding="utf-8")
+    document = WrittenCharges(
+        str(path),
+        sum(len(list(focus_charges(each))) for each in ledgers),
+        tuple(sorted(each.cluster for each in ledgers)),
+        tuple(sorted(name for name, state in states.items() if state.ledger is None)),
+    )
+    emit(document, output, lambda: document.page)
+    return 0 if ledgers else 1
+
+
+def account_id() -> str:
+    """The account that AWS is asked in. Raises AwsThrottled, AwsError."""
+    from shiplap.aws.ec2_errors import aws_errors  # noqa: PLC0415 - botocore
+
+    with aws_errors("tell the account"):
+        return str(aws_client("sts").get_caller_identity()["Account"])
 
 
 def spending_document(

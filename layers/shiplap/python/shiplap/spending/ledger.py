@@ -77,11 +77,24 @@ def month_end(at: float) -> int:
     return int(following.timestamp())
 
 
+class PurchasedTime(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
+    """The instance time of a NodePool that was bought alike in one month: seconds, and millionths of a dollar.
+
+    `is_estimated`: it was counted at an estimate. `capacity_type` is empty where it is not known.
+    """
+
+    node_pool: str = ""
+    capacity_type: str = ""
+    is_estimated: bool = False
+    seconds: int = 0
+    spent: int = 0
+
+
 class MonthOfSpending(msgspec.Struct, frozen=True, omit_defaults=True):
     """The spending of a cluster in one month, in millionths of a dollar: in all, by NodePool and by namespace.
 
     `estimated` is the part that was counted at an estimate. Namespaces add up to less than `spent`: nobody requested
-    the rest.
+    the rest. `purchases` lack what versions before them have posted.
     """
 
     month: str = ""
@@ -89,6 +102,7 @@ class MonthOfSpending(msgspec.Struct, frozen=True, omit_defaults=True):
     estimated: int = 0
     by_pool: dict[str, int] = {}
     by_namespace: dict[str, int] = {}
+    purchases: tuple[PurchasedTime, ...] = ()
 
 
 class SpendingLedger(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -168,6 +182,7 @@ def _with_hour(
     since, until = ledger.posted_until, ledger.posted_until + HOUR_S
     month = ledger.spent_in(since)
     by_pool, by_namespace = dict(month.by_pool), dict(month.by_namespace)
+    purchases = {(item.node_pool, item.capacity_type, item.is_estimated): item for item in month.purchases}
     spent = estimated = 0
     for claim in claims:
         rate = rates[claim.name]
@@ -177,6 +192,10 @@ def _with_hour(
         spent += cost
         estimated += 0 if rate.known else cost
         by_pool[claim.plan.node_pool] = by_pool.get(claim.plan.node_pool, 0) + cost
+        kind = (claim.plan.node_pool, claim.known_instance.capacity_type, not rate.known)
+        bought = purchases.get(kind, PurchasedTime(*kind))
+        seconds = billed_s(claim, until) - billed_s(claim, since)
+        purchases[kind] = replace(bought, seconds=bought.seconds + seconds, spent=bought.spent + cost)
         for namespace, share in shares[claim.name].items():
             by_namespace[namespace] = by_namespace.get(namespace, 0) + int(cost * share)
     return replace(
@@ -189,6 +208,7 @@ def _with_hour(
             month.estimated + estimated,
             dict(sorted(by_pool.items())),
             dict(sorted(by_namespace.items())),
+            tuple(sorted(purchases.values())),
         ),
         hours=(*ledger.hours, spent)[-MOST_HOURS:],
     )
