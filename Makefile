@@ -12,7 +12,7 @@ BIN := .venv/bin
 # Node.js may come from the venv.
 export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
-CODE := layers src functions infra tests benchmarks tools
+CODE := action layers src functions infra tests benchmarks tools
 
 .PHONY: help setup dynamodb-local demo deploy-local test test-all deletable e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs site pictures upstream format clean lock simulate simulate-long mutants mutate fuzz model dist helm release-check kills combinations conformance-scheduler conformance-karpenter
 

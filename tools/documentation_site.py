@@ -152,7 +152,7 @@ def configuration(pages: Path, site: Path, entries: list[Entry]) -> dict[str, An
         "validation": {"links": found, "nav": {"not_found": "warn", "omitted_files": "warn"}},
         "nav": entries,
         # Pages beside docs are there because one of docs links them.
-        "not_in_nav": "/*.md\n/examples\n/tests",
+        "not_in_nav": "/*.md\n/action\n/examples\n/tests",
     }
 
 

@@ -221,6 +221,10 @@ def yaml_text(documents: Iterable[Mapping[str, Any]]) -> str:
 HtmlFile = Annotated[
     Path | None, typer.Option("--html", help="Also write it as a web page, one file that needs no network.")
 ]
+MarkdownFile = Annotated[
+    Path | None,
+    typer.Option("--markdown", help="Also write it as Markdown, for a pull request.", rich_help_panel=FURTHER),
+]
 CostLabel = Annotated[
     str,
     typer.Option(

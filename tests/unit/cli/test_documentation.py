@@ -16,7 +16,7 @@ from shiplap_cli.command_list import COMMANDS
 from tools.command_reference import PAGE, commands, text
 
 ROOT = Path(__file__).parents[3]
-_ELSEWHERE = (ROOT / "tests" / "e2e" / "README.md", ROOT / "examples" / "README.md")
+_ELSEWHERE = tuple(ROOT / folder / "README.md" for folder in ("action", "examples", "tests/e2e"))
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *_ELSEWHERE]
 ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
 FIGURES = ROOT / "docs" / "reference" / "figures.md"

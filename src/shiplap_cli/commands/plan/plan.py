@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
@@ -29,6 +29,7 @@ from shiplap_cli.output import (
     CostLabel,
     Format,
     HtmlFile,
+    MarkdownFile,
     Output,
     counted,
     emit,
@@ -49,6 +50,7 @@ from shiplap_cli.render.arm_comparison import (
 )
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
 from shiplap_cli.render.html import PageNotes, diff_report, plan_report
+from shiplap_cli.render.markdown_reports import difference_markdown
 from shiplap_cli.render.pages import plan_page
 from shiplap_cli.render.totals import (
     LeftOut,
@@ -90,6 +92,7 @@ def plan(
     cost_label: CostLabel = "",
     which: InstallOptions,
     html: HtmlFile = None,
+    markdown: MarkdownFile = None,
     output: Output = Format.TABLE,
 ) -> int:
     """What would be launched for the pending pods of a cluster, for whom, at what price, and why.
@@ -107,12 +110,14 @@ def plan(
 
     Example: kubectl get pods,nodes,daemonsets,nodepools,ec2nodeclasses -A -o json | shiplap plan -f -
     """
+    if markdown is not None and diff is None:
+        raise InvalidInput("--markdown", "writes a comparison: name the two sets of manifests with --diff OLD NEW")
     if arm:
         if diff is not None or from_scratch or html is not None:
             raise InvalidInput("--arm", "plans the workloads alone: leave --diff, --from-scratch and --html out")
         return _on_arm(load_inputs(sources, which), arm, output)
     if diff is not None:
-        return _compare(sources, diff, which, from_scratch=from_scratch, html=html, output=output)
+        return _compare(sources, diff, which, _Written(html, markdown, output), from_scratch=from_scratch)
     inputs = load_inputs(sources, which)
     snapshot = without_pool_nodes(inputs.snapshot) if from_scratch else inputs.snapshot
     with progress(f"planning {counted(len(snapshot.view.pods), 'pod')}"):
@@ -180,14 +185,21 @@ def _rejected_overlays(snapshot: Snapshot) -> list[str]:
     return sorted({overlay.metadata.name for overlay in snapshot.manifests.node_overlays} - accepted)
 
 
+class _Written(NamedTuple):
+    """The forms in which a comparison is written."""
+
+    html: Path | None
+    markdown: Path | None
+    output: Format
+
+
 def _compare(
     sources: Sources,
     diff: tuple[Path, Path],
     which: InstallOptions,
+    written: _Written,
     *,
     from_scratch: bool,
-    html: Path | None,
-    output: Format,
 ) -> int:
     """Plan under both and print the difference; the exit code of `shiplap plan --diff`. Raises InvalidInput."""
     if sources.manifests:
@@ -207,9 +219,12 @@ def _compare(
     ]
     difference = _difference(sides, plans)
     answer: dict[str, Any] = msgspec.to_builtins(difference) | caveats_document(inputs_of_each[1])
-    if html is not None:
-        write_page(html, diff_report(difference, snapshots, plans, caveat_texts(inputs_of_each[1])))
-    emit(answer, output, lambda: _difference_page(difference, inputs_of_each[1]))
+    caveats = caveat_texts(inputs_of_each[1])
+    if written.html is not None:
+        write_page(written.html, diff_report(difference, snapshots, plans, caveats))
+    if written.markdown is not None:
+        write_page(written.markdown, difference_markdown(difference, caveats))
+    emit(answer, written.output, lambda: _difference_page(difference, inputs_of_each[1]))
     return 1 if difference.newly_left_out else 0
 
 

@@ -14,7 +14,7 @@ from shiplap.errors import InvalidInput
 from shiplap.manifests.files.loading import ManifestReport, inspect_files, no_manifest
 from shiplap.manifests.files.manifest_folders import SkippedInput, counted_skips
 from shiplap_cli.inputs.manifest_warnings import manifest_warnings
-from shiplap_cli.output import Format, Output, counted, emit, fail
+from shiplap_cli.output import Format, MarkdownFile, Output, counted, emit, fail, write_page
 from shiplap_lab.catalogue import embedded
 
 
@@ -52,6 +52,7 @@ def validate(
         typer.Option(help="The same manifests as they are in the cluster: fields that cannot change are checked."),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 when there are warnings.")] = False,
+    markdown: MarkdownFile = None,
     output: Output = Format.TABLE,
 ) -> int:
     """Check manifests: file, line, field, reason of every problem. Exit code 0 when valid, 2 when not.
@@ -67,13 +68,17 @@ def validate(
     report = inspect_files(paths, replacing or ())
     if not report.checked and not report.problems:
         report = msgspec.structs.replace(report, problems=(no_manifest(paths, report),))
-    if report.problems and not report.checked and output is Format.TABLE:
+    if report.problems and not report.checked and output is Format.TABLE and markdown is None:
         raise report.problems[0]
     problems = [_problem_document(problem) for problem in report.problems]
     warnings = manifest_warnings(report.sound, embedded.load()) if report.sound else []
     answer = _Answer(
         not problems, report.checked, problems, [_warning_document(warning) for warning in warnings], report.skipped
     )
+    if markdown is not None:
+        from shiplap_cli.render.markdown_reports import validation_markdown  # noqa: PLC0415 - asked for seldom
+
+        write_page(markdown, validation_markdown(report.checked, report.problems, warnings))
     emit(answer, output, lambda: _lines(report, warnings))
     if problems:
         there = sum(problem.is_refused_by_api_server for problem in report.problems)
