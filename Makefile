@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := action layers src functions infra tests benchmarks tools
 
-.PHONY: help setup dynamodb-local demo deploy-local test test-all deletable e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs site pictures upstream format clean lock simulate simulate-long mutants mutate fuzz model dist helm release-check kills combinations conformance-scheduler conformance-karpenter
+.PHONY: help setup dynamodb-local demo deploy-local test test-all deletable e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs site pictures upstream format clean lock simulate simulate-long mutants mutate fuzz model dist helm version release-check kills combinations conformance-scheduler conformance-karpenter
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -218,13 +218,16 @@ format: .venv/.ready ## Format the code
 	@$(BIN)/ruff check --quiet --fix $(CODE) || true
 	@$(BIN)/ruff format --quiet $(CODE)
 
-dist: setup ## Wheel, sdist, bills of materials and the Helm chart in dist/: the same commit gives the same bytes
+dist: setup build/mkdocs/.ready ## All of a release in dist/, the same bytes for the same commit; SHIPLAP_SIGNING_KEY=FILE signs what it attests
 	@$(BIN)/python -m tools.dist
 
 helm: ## Helm, built from its Go module, with which tests render the chart
 	@GOBIN=$(CURDIR)/build/helm go install helm.sh/helm/v3/cmd/helm@v3.22.0
 
-release-check: setup ## What a release lacks, one line each
+version: .venv/.ready ## Make the tree that of VERSION=0.2.0: changelog, dated DATE or today, and every place that names it
+	@$(BIN)/python -m tools.release_version '$(VERSION)' '$(DATE)'
+
+release-check: setup build/mkdocs/.ready ## What a release lacks, one line each, and what other channels ask
 	@$(BIN)/python -m tools.release_check
 
 lock: .venv/.ready ## Lock the newest versions of all dependencies, with hashes and without addresses

@@ -1,4 +1,5 @@
-"""Builds what a release consists of into `dist/`: wheel, sdist, their bills of materials (CycloneDX), Helm chart.
+"""Builds what a release consists of into `dist/`: wheel, sdist, bills of materials (CycloneDX) and their attestation,
+Helm chart, GitHub Action, site, and the Terraform module of an example.
 
 The same commit gives the same bytes: dates are the commit's, order and modes are the builder's. The bill of the layers
 is in the wheel's folder because they are installed when a stack is synthesised, from locks that the wheel holds.
@@ -14,6 +15,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import tempfile
 import uuid
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -23,27 +25,59 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from tools import documentation_site
+from tools.attestation import KEY_VARIABLE, attest, signing_key, statement
 from tools.locked_packages import Package, closure, locks, packages
 
 ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "charts" / "shiplap-cluster"
+ACTION = ROOT / "action"
+EXAMPLE = ROOT / "examples" / "one-cluster"
 EXTRAS = ("cdk", "lab")
 
 Document = Mapping[str, Any]
 
 
-def build(folder: Path) -> list[Path]:
+def build_release(folder: Path) -> list[Path]:
     """Build everything into a folder; returns the files.
+
+    Raises ValueError for a signing key that is none, FileNotFoundError where MkDocs is missing, ShiplapError when the
+    module cannot be made, subprocess.CalledProcessError when git, the builder or MkDocs fails.
+    """
+    key = signing_key()
+    wheel, sdist, own, layers, *others = build(folder)
+    version, epoch = wheel.name.split("-")[1], _epoch()
+    with tempfile.TemporaryDirectory() as work:
+        site = documentation_site.build(Path(work) / "site", epoch=epoch)
+        others.append(pack(folder / f"shiplap-site-{version}.tgz", _tree(site, "shiplap-site"), epoch))
+        module = Path(work) / "module"
+        # It starts Node.js.
+        from shiplap_cdk.terraform.module_files import write_module  # noqa: PLC0415
+
+        write_module(EXAMPLE / "shiplap.yaml", module)
+        name = f"shiplap-terraform-{EXAMPLE.name}"
+        others.append(pack(folder / f"{name}-{version}.tgz", _tree(module, name), epoch))
+    archive = others[-1]
+    claims = [
+        statement([wheel, sdist], json.loads(own.read_text())),
+        # The wheel holds the locks of the layers, and the archive the layers.
+        statement([wheel, archive], json.loads(layers.read_text())),
+    ]
+    return [wheel, sdist, own, layers, *others, attest(folder, version, claims, key)]
+
+
+def build(folder: Path) -> list[Path]:
+    """Build what needs Python and git only: wheel, sdist, the two bills of materials, chart, Action.
 
     Raises subprocess.CalledProcessError when git or the builder fails.
     """
-    epoch = _said("git", "log", "-1", "--format=%ct")
-    environment = os.environ | {"SOURCE_DATE_EPOCH": epoch}
+    epoch = _epoch()
+    environment = os.environ | {"SOURCE_DATE_EPOCH": str(epoch)}
     command = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder)]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)  # noqa: S603
     (wheel,) = folder.glob("*.whl")
     (sdist,) = folder.glob("*.tar.gz")
-    when = datetime.fromtimestamp(int(epoch), UTC)
+    when = datetime.fromtimestamp(epoch, UTC)
     version = wheel.name.split("-")[1]
     needed = packages(closure(declared(wheel), EXTRAS) - {"shiplap"})
     bills = {
@@ -52,19 +86,36 @@ def build(folder: Path) -> list[Path]:
     }
     for name, document in bills.items():
         (folder / name).write_text(json.dumps(document, indent=1) + "\n")
-    chart = pack_chart(folder / f"{CHART.name}-{version}.tgz", int(epoch))
-    return [wheel, sdist, *(folder / name for name in bills), chart]
+    chart = pack_chart(folder / f"{CHART.name}-{version}.tgz", epoch)
+    # A repository of its own, which GitHub's marketplace wants, has these files at its root.
+    files = {f"shiplap-action/{path.name}": path for path in (*_files(ACTION), ROOT / "LICENSE")}
+    action = pack(folder / f"shiplap-action-{version}.tgz", files, epoch)
+    return [wheel, sdist, *(folder / name for name in bills), chart, action]
 
 
 def pack_chart(archive: Path, epoch: int) -> Path:
     """Pack the chart as `helm package` does, but for dates and modes; linked files are packed as files."""
+    return pack(archive, _tree(CHART, CHART.name), epoch)
+
+
+def _tree(folder: Path, name: str) -> dict[str, Path]:
+    return {f"{name}/{path.relative_to(folder).as_posix()}": path for path in _files(folder)}
+
+
+def _files(folder: Path) -> list[Path]:
+    found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return sorted(found)
+
+
+def pack(archive: Path, files: Mapping[str, Path], epoch: int) -> Path:
+    """Pack files under these names, with one date and mode."""
     with (
         archive.open("wb") as file,
         gzip.GzipFile("", "wb", fileobj=file, mtime=epoch) as packed,
         tarfile.open(fileobj=packed, mode="w") as out,
     ):
-        for path in sorted(path for path in CHART.rglob("*") if path.is_file()):
-            entry = tarfile.TarInfo(path.relative_to(CHART.parent).as_posix())
+        for name, path in files.items():
+            entry = tarfile.TarInfo(name)
             content = path.read_bytes()
             entry.size, entry.mtime, entry.mode = len(content), epoch, 0o644
             out.addfile(entry, io.BytesIO(content))
@@ -112,20 +163,32 @@ def _layers(version: str) -> Document:
     return {"type": "application", "bom-ref": f"{name}@{version}", "name": name, "version": version}
 
 
+def _epoch() -> int:
+    return int(_said("git", "log", "-1", "--format=%ct"))
+
+
 def _said(*command: str) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
 
 
-def main() -> None:
-    """Build into `dist/` and say what was built."""
+def main() -> int:
+    """Build into `dist/` and say what was built, and whether it is signed."""
     folder = ROOT / "dist"
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
-    for path in build(folder):
+    try:
+        built = build_release(folder)
+    except (ValueError, FileNotFoundError) as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+    for path in built:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         print(f"{digest}  {path.relative_to(ROOT)}  {path.stat().st_size / 2**20:.1f} MiB")  # noqa: T201
+    if signing_key() is None:
+        print(f"the attestation is unsigned: {KEY_VARIABLE} names no key")  # noqa: T201
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -156,8 +156,8 @@ def configuration(pages: Path, site: Path, entries: list[Entry]) -> dict[str, An
     }
 
 
-def build(site: Path = SITE, root: Path = ROOT) -> Path:
-    """Build the site.
+def build(site: Path = SITE, root: Path = ROOT, *, epoch: int = 0) -> Path:
+    """Build the site; `epoch` is the date that its map gets.
 
     Raises FileNotFoundError where MkDocs is not installed, subprocess.CalledProcessError with what MkDocs said.
     """
@@ -176,13 +176,10 @@ def build(site: Path = SITE, root: Path = ROOT) -> Path:
         settings = json.dumps(configuration(pages, site, navigation(root)), indent=1)
         file.write_text(settings.replace(f'"{_SLUGIFY}"', _SLUGIFY))
         command = [str(PYTHON), "-m", "mkdocs", "build", "--strict", "--config-file", str(file)]
-        subprocess.run(command, env=_environment(), check=True, capture_output=True, text=True)  # noqa: S603 - our own
+        # The theme would advertise its successor.
+        environment = os.environ | {"SOURCE_DATE_EPOCH": str(epoch), "NO_MKDOCS_2_WARNING": "true"}
+        subprocess.run(command, env=environment, check=True, capture_output=True, text=True)  # noqa: S603 - our own
     return site
-
-
-def _environment() -> dict[str, str]:
-    """Without the theme's advertisement of its successor; dates are the commit's, if one is given."""
-    return {"SOURCE_DATE_EPOCH": "0"} | os.environ | {"NO_MKDOCS_2_WARNING": "true"}
 
 
 def main() -> int:

@@ -1,18 +1,26 @@
-"""Says what a release lacks, one line each with what to do; exit code 1 if anything."""
+"""Says what a release lacks, one line each with what to do; exit code 1 if anything.
+
+Below it, what other channels ask, each with its source: it fails nothing.
+"""
 
 from __future__ import annotations
 
 import filecmp
+import json
 import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import shiplap
 from tools import dist
+from tools.attestation import KEY_VARIABLE, signing_key
 from tools.locked_packages import Package, closure, locks, packages
+from tools.release_channels import Demand, construct_hub, serverless_repository
+from tools.release_version import files, other_versions
 
 ROOT = Path(__file__).resolve().parents[1]
 _MOST_BYTES = 10 * 2**20
@@ -28,8 +36,12 @@ def problems() -> Iterator[str]:
     version = shiplap.__version__
     yield from _tree(version)
     yield from changelog_problems((ROOT / "CHANGELOG.md").read_text(), version)
+    for path in files():
+        for line, other in other_versions(path.read_text(), version):
+            place = f"{path.relative_to(ROOT)}:{line}"
+            yield f"{place}: names version {other}, this is {version}: `make version VERSION={version}`, or write it"
     yield from _build()
-    yield from _docs()
+    yield from _written_anew()
 
 
 def changelog_problems(text: str, version: str) -> Iterator[str]:
@@ -61,8 +73,14 @@ def _tree(version: str) -> Iterator[str]:
 
 def _build() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        built = dist.build(Path(one))
-        again = dist.build(Path(two))
+        try:
+            built, again = dist.build_release(Path(one)), dist.build_release(Path(two))
+        except (FileNotFoundError, ValueError) as error:
+            yield f"nothing can be built: {error}"
+            return
+        except subprocess.CalledProcessError as error:
+            yield f"nothing can be built: {error.cmd[0]} says {error.stdout}{error.stderr}"
+            return
         for first, second in zip(built, again, strict=True):
             if not filecmp.cmp(first, second, shallow=False):
                 yield f"{first.name}: two builds differ"
@@ -73,13 +91,30 @@ def _build() -> Iterator[str]:
         yield from licence_problems(packages(needed | set(locks("lambda.txt"))))
 
 
-def _docs() -> Iterator[str]:
-    """`docs/reference/commands.md` is written anew and compared."""
-    page = ROOT / "docs" / "reference" / "commands.md"
-    before = page.read_text()
-    subprocess.run([sys.executable, "tools/command_reference.py"], cwd=ROOT, check=True, capture_output=True)
-    if page.read_text() != before:
-        yield "docs/reference/commands.md was not current: commit what was written"
+def _written_anew() -> Iterator[str]:
+    """What tools write is written anew and compared."""
+    for tool, name in (
+        ("command_reference", "docs/reference/commands.md"),
+        ("llms_text", "llms.txt"),
+        ("terminal_picture", "docs/pictures/terminal.svg"),
+    ):
+        page = ROOT / name
+        before = page.read_text()
+        subprocess.run([sys.executable, f"tools/{tool}.py"], cwd=ROOT, check=True, capture_output=True)  # noqa: S603
+        if page.read_text() != before:
+            yield f"{name} was not current: commit what was written"
+
+
+def demands() -> Iterator[Demand]:
+    """What channels ask that a release does not need."""
+    licence = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["license"]
+    yield from construct_hub(json.loads((ROOT / "package.json").read_text()), licence)
+    from shiplap_cdk.plain_template import write_template  # noqa: PLC0415 - it starts Node.js
+
+    with tempfile.TemporaryDirectory() as folder:
+        written = write_template(dist.EXAMPLE / "shiplap.yaml", Path(folder))
+        nested = [json.loads(path.read_text()) for path in written.assets if path.suffix == ".json"]
+        yield from serverless_repository(json.loads(written.template.read_text()), nested)
 
 
 def _said(*command: str) -> str:
@@ -87,12 +122,15 @@ def _said(*command: str) -> str:
 
 
 def main() -> int:
-    """Print each problem."""
+    """Print each problem, and what channels ask."""
     found = list(problems())
     for problem in found:
         print(problem)  # noqa: T201
     if not found:
-        print(f"{shiplap.__version__} can be released")  # noqa: T201
+        signed = "" if signing_key() else f", unsigned: {KEY_VARIABLE} names no key"
+        print(f"{shiplap.__version__} can be released{signed}")  # noqa: T201
+    for demand in demands():
+        print(f"note: {demand.text}")  # noqa: T201
     return 1 if found else 0
 
 
