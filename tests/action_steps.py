@@ -171,7 +171,7 @@ class Runner:
         settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
         subprocess.run(["git", *arguments], cwd=self.workspace, env=os.environ | settings, check=True)  # noqa: S603, S607
 
-    def play(self, **inputs: str) -> Played:
+    def play(self, *, first_on_path: str = "", **inputs: str) -> Played:
         """Run the steps with these inputs, as `with` of a workflow gives them; hyphens are written as underscores."""
         named = {name.replace("_", "-"): value for name, value in inputs.items()}
         lines = [f"          {name}: {json.dumps(value)}\n" for name, value in named.items()]
@@ -183,6 +183,8 @@ class Runner:
         for file in files.values():
             file.write_text("")
         environment = self._environment() | {name: str(file) for name, file in files.items()}
+        if first_on_path:
+            environment["PATH"] = os.pathsep.join([first_on_path, environment["PATH"]])
         log, ran = "", []
         for step in self.action["runs"]["steps"]:
             outputs = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())

@@ -31,6 +31,9 @@ _FENCE = re.compile(r" *(```|~~~)")
 _SLUGIFY = "!!python/object/apply:pymdownx.slugs.slugify {kwds: {case: lower}}"
 """Anchors as GitHub makes them, for MkDocs."""
 
+_AFTER_OTHERS = "---\nsearch: {boost: 0.1}\n---\n\n"
+"""What has search show a page after others: long ones beside the documentation, such as the changelog."""
+
 Entry = dict[str, Any]
 
 
@@ -164,16 +167,17 @@ def build(site: Path = SITE, root: Path = ROOT, *, epoch: int = 0) -> Path:
     if not PYTHON.exists():
         raise FileNotFoundError(f"{PYTHON} is missing: `make site` installs it")
     with tempfile.TemporaryDirectory() as folder:
-        pages = Path(folder) / "pages"
+        pages, entries = Path(folder) / "pages", navigation(root)
         for path in shown_files(root):
             copy = pages / path.relative_to(root)
             copy.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".md":
-                copy.write_text(for_python_markdown(path.read_text()))
+                head = "" if f'"{path.relative_to(root).as_posix()}"' in json.dumps(entries) else _AFTER_OTHERS
+                copy.write_text(head + for_python_markdown(path.read_text()))
             else:
                 shutil.copyfile(path, copy)
         file = Path(folder) / "mkdocs.yml"
-        settings = json.dumps(configuration(pages, site, navigation(root)), indent=1)
+        settings = json.dumps(configuration(pages, site, entries), indent=1)
         file.write_text(settings.replace(f'"{_SLUGIFY}"', _SLUGIFY))
         command = [str(PYTHON), "-m", "mkdocs", "build", "--strict", "--config-file", str(file)]
         # The theme would advertise its successor.

@@ -80,6 +80,16 @@ def test_wrong_inputs_are_named_with_their_line_of_the_workflow(
     assert said in f"{found['name']}: {found['said']}"
 
 
+def test_an_old_python_is_told_before_anything_else(runner: Runner, tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    done = runner.play(first_on_path=str(python.parent), manifests="nodepools")
+    assert (done.code, done.steps) == (2, ["Check inputs"])
+    assert "::error title=Shiplap::python3 is older than 3.11.4: run actions/setup-python" in done.log
+
+
 def test_a_package_that_cannot_be_installed_is_told(runner: Runner) -> None:
     done = runner.play(manifests="nodepools", package="./nowhere.whl")
     assert (done.code, done.steps[-1]) == (2, "Install")

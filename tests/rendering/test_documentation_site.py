@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
 
+from tests.browser import running
+from tests.rendering.shades import shades
 from tools.documentation_site import PYTHON, ROOT, build, for_python_markdown, navigation, shown_files, slug
 
 STRUCTURE = ("blockquote", "code", "em", "h1", "h2", "h3", "img", "li", "ol", "pre", "strong", "td", "th", "tr", "ul")
@@ -141,6 +147,43 @@ def test_two_builds_are_the_same(site: Path, tmp_path: Path) -> None:
     files = sorted(path.relative_to(site) for path in site.rglob("*") if path.is_file())
     assert files == sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
     assert [name for name in files if (site / name).read_bytes() != (again / name).read_bytes()] == []
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Prints no line for each request."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_browser_finds_a_page_by_search_and_shows_it_on_a_phone_in_both_themes(site: Path) -> None:
+    first_result = """new Promise(found => {
+      const look = () => {
+        const link = document.querySelector(".md-search-result__link");
+        link && link.href.includes("?h=") ? found(link.href) : requestAnimationFrame(look);
+      };
+      look();
+    })"""
+    with served(site) as address, running() as browser:
+        for width, dark in ((390, False), (390, True), (1440, True)):
+            seen = browser.see(f"{address}/docs/how-to/deployment.html", width=width, dark=dark)
+            assert (seen.wider, seen.problems) == (0, [])
+            assert all(request.startswith(address) for request in seen.requests)
+            assert shades(seen.png) > 10
+        browser.open(f"{address}/index.html?q=boundary+qualifier", width=1440)
+        assert browser.evaluate(first_result).startswith(f"{address}/docs/how-to/deployment.html")
 
 
 @pytest.mark.parametrize("link", ["b.md", "index.md#nowhere", "/index.md", "folder/"])
