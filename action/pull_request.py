@@ -187,7 +187,7 @@ def report(check: Check) -> tuple[str, int]:
 
 
 def _comparison(check: Check, folder: Path, file: Path) -> tuple[str, int]:
-    """What the manifests change, beside those of the base; and the exit code."""
+    """The changes that the manifests make, beside those of the base; and the exit code."""
     try:
         with tempfile.TemporaryDirectory(dir=folder) as base:
             return _compared(check, _at_base(check, Path(base)), file)
@@ -302,7 +302,7 @@ class Comments:
         self._api, self._number = api, number
 
     def own(self) -> Iterator[Mapping[str, Any]]:
-        """Those that whoever has the token wrote. The token of a workflow is no person's: its comments are a bot's."""
+        """Comments of whoever has the token. The token of a workflow is no person's: its comments are a bot's."""
         try:
             login = self._call("GET", "/user")["login"]
         except urllib.error.HTTPError:

@@ -6,9 +6,7 @@ What is unreleased in the changelog gets the version and the date, and every pla
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,20 +17,20 @@ _PLACE = re.compile(
     r"(?P<version>\d+\.\d+\.\d+)(?![\w.]*\.\d)",
     re.MULTILINE,
 )
-_FILES = ("README.md", "action/*", "charts/*/Chart.yaml", "docs/**.md", "examples/**", "layers/**/shiplap/__init__.py")
+_FILES = (
+    "README.md",
+    "action/*.*",
+    "charts/*/Chart.yaml",
+    "docs/**/*.md",
+    "examples/**/*.*",
+    "layers/shiplap/python/shiplap/__init__.py",
+)
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
 def files(root: Path = ROOT) -> list[Path]:
     """The files that name the version of the release they belong to."""
-    command = ["git", "ls-files", "--", *(f":(glob){pattern}" for pattern in _patterns())]
-    listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout  # noqa: S603 - our own
-    return [root / name for name in listed.splitlines()]
-
-
-def _patterns() -> Iterator[str]:
-    for pattern in _FILES:
-        yield pattern.replace("**.", "**/*.") if "**." in pattern else pattern
+    return sorted(path for pattern in _FILES for path in root.glob(pattern) if path.is_file())
 
 
 def other_versions(text: str, version: str) -> list[tuple[int, str]]:

@@ -29,7 +29,16 @@ def docstrings(folder: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "folder",
-    ["layers/shiplap", "src/shiplap_cli", "src/shiplap_cdk", "src/shiplap_lab", "tests", "benchmarks", "tools"],
+    [
+        "layers/shiplap",
+        "src/shiplap_cli",
+        "src/shiplap_cdk",
+        "src/shiplap_lab",
+        "tests",
+        "benchmarks",
+        "tools",
+        "action",
+    ],
 )
 def test_docstrings_begin_with_a_verb_or_a_noun(folder: str) -> None:
     found = list(docstrings(ROOT / folder))
