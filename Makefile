@@ -201,6 +201,7 @@ docs: setup ## Write llms.txt, docs/reference/commands.md from the commands' own
 	@$(BIN)/python tools/llms_text.py
 	@$(BIN)/python tools/karpenter_fields.py
 	@$(BIN)/python tools/kubernetes_fields.py
+	@$(BIN)/python tools/api_types.py
 	@$(BIN)/python tools/remedy_table.py
 	@$(BIN)/python tools/ec2_fields.py
 	@$(BIN)/python tools/grafana_dashboard.py 2>/dev/null

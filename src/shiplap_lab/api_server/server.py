@@ -22,8 +22,8 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import Clock
 from shiplap_lab.api_server import stored_pods
 from shiplap_lab.api_server.api_resources import PLURALS, RESOURCES, Resource
+from shiplap_lab.api_server.bodies.merge_patches import json_merge, strategic_merge
 from shiplap_lab.api_server.changelog import Change, ChangeLog, Object, as_seen
-from shiplap_lab.api_server.merge_patches import json_merge, strategic_merge
 from shiplap_lab.api_server.object_keys import Keys
 from shiplap_lab.api_server.queries import Test, field_test, label_test
 
@@ -255,14 +255,16 @@ class ApiServer:
             ObjectNotFound, ObjectConflict: as `replace` does, but with status 422 when it is the uid that differs: to
                 an API server, a patch that names another uid would change it.
         """
-        merge = strategic_merge if strategic else json_merge
+        kind = RESOURCES[plural].kind if plural in RESOURCES else ""
         with self._lock:
             current = self.get(plural, name, namespace)
             uid = (patch.get("metadata") or {}).get("uid")
             if uid and uid != current["metadata"]["uid"]:
                 message = f'{plural} "{name}" is invalid: metadata.uid: Invalid value: "{uid}": field is immutable'
                 raise ObjectConflict(message, status=422)
-            return self._update(plural, current, merge(current, _copied(patch)), subresource, admit)
+            patch = _copied(patch)
+            merged = strategic_merge(current, patch, kind) if strategic else json_merge(current, patch)
+            return self._update(plural, current, merged, subresource, admit)
 
     def change(
         self,

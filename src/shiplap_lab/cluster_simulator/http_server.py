@@ -19,9 +19,11 @@ import msgspec
 
 from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict, TooManyRequests
 from shiplap_lab.api_server.api_resources import RESOURCES
+from shiplap_lab.api_server.bodies.field_checks import check_fields
+from shiplap_lab.api_server.bodies.json_patches import json_patch
+from shiplap_lab.api_server.bodies.protobuf_bodies import MEDIA_TYPE, decoded_protobuf
 from shiplap_lab.api_server.discovery import discovery_document
-from shiplap_lab.api_server.json_patches import json_patch
-from shiplap_lab.api_server.openapi import check_fields, openapi_document
+from shiplap_lab.api_server.openapi import openapi_document
 from shiplap_lab.api_server.printed_tables import table, wants_table
 from shiplap_lab.api_server.scale_subresource import SCALED, scale_of, scaling_patch
 from shiplap_lab.api_server.server import ApiServer, ListOptions
@@ -187,6 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(status, answer)
         except ClusterError as error:
             self._send(error.status or 500, _status(error))
+        except RecursionError:
+            self._send(400, _status(ClusterError("the request body is nested too deeply", status=400)))
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - the base class looks for these names
 
@@ -212,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise ClusterError("the simulated API server stores what it accepts: use --dry-run=client", status=400)
         if request.verb == "patch":
             return 200, self._patch(request, raw, query)
-        body = _decoded(raw)
+        body = decoded_protobuf(raw) if self._content_type == MEDIA_TYPE else _decoded(raw)
         if request.subresource == "scale" and request.resource in SCALED:
             return 200, self._scale(request, body)
         if request.verb in ("get", "list") and request.subresource in ("", "status"):
@@ -241,6 +245,10 @@ class _Handler(BaseHTTPRequestHandler):
         resource = RESOURCES[request.resource]
         kind = f"{resource.kind}List"  # typed clients decode by it
         return {"kind": kind, "apiVersion": resource.api_version, "metadata": metadata, "items": page.items}
+
+    @property
+    def _content_type(self) -> str:
+        return (self.headers.get("Content-Type") or "").partition(";")[0]
 
     @property
     def _is_table(self) -> bool:
@@ -299,7 +307,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _patch(self, request: ApiRequest, raw: bytes, query: dict[str, str]) -> dict[str, Any]:
         api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
-        kind = self.headers.get("Content-Type", "").partition(";")[0]
+        kind = self._content_type
         if request.subresource == "scale" and plural in SCALED:
             if kind not in _MERGES:
                 raise _unsupported(kind)

@@ -82,6 +82,7 @@ def test_an_applied_deployment_is_changed_by_the_patch_that_kubectl_computes(req
 @pytest.mark.parametrize(
     ("change", "status", "words"),
     [
+        ({"spec": {"containers": [CONTAINER], "nodeNam": "a"}}, 400, 'unknown field "spec.nodeNam"'),
         ({"sepc": {}}, 400, 'unknown field "sepc"'),
         ({"metadata": {"name": "first", "lables": {}}}, 400, 'unknown field "metadata.lables"'),
         ({"kind": "Node"}, 400, "does not match the kind"),
@@ -90,7 +91,7 @@ def test_an_applied_deployment_is_changed_by_the_patch_that_kubectl_computes(req
         ({"metadata": []}, 400, "metadata is a list"),
         ({"spec": None}, 422, "spec.containers: Required value"),
         ({"spec": {"containers": []}}, 422, "spec.containers: Required value"),
-        ({"spec": {"containers": ["main"]}}, 400, "spec.containers is not a list of objects"),
+        ({"spec": {"containers": ["main"]}}, 400, "string into Go struct field spec.containers[0] of type Container"),
     ],
 )
 def test_a_broken_manifest_is_answered_with_a_status(

@@ -77,7 +77,7 @@ def test_the_requests_of_apply_scale_restart_and_undo(world: WorkloadWorld, requ
     [
         ("POST", f"{DEPLOYMENTS}?{STRICT}&dryRun=All", workload_object("b"), "application/json", 400, "--dry-run"),
         ("POST", DEPLOYMENTS, workload_object("b", -3), "application/json", 422, "Deployment.apps"),
-        ("PATCH", f"{DEPLOYMENTS}/web", {"spec": {"replicas": "many"}}, MERGE, 422, "spec.replicas"),
+        ("PATCH", f"{DEPLOYMENTS}/web", {"spec": {"replicas": "many"}}, MERGE, 400, "spec.replicas"),
         ("PATCH", f"{DEPLOYMENTS}/web", {"spec": {"selector": None}}, STRATEGIC, 422, "spec.selector"),
         ("PATCH", f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": -1}}, MERGE, 422, "spec.replicas"),
         ("PATCH", f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 1}}, JSON_PATCH, 415, "unsupported format"),
@@ -85,6 +85,8 @@ def test_the_requests_of_apply_scale_restart_and_undo(world: WorkloadWorld, requ
         ("PATCH", f"{DEPLOYMENTS}/web", [{"op": "add", "path": "/spec", "value": 3}], JSON_PATCH, 400, "spec"),
         ("PATCH", f"{DEPLOYMENTS}/web", [{"op": "add", "path": "", "value": 3}], JSON_PATCH, 400, "object"),
         ("PATCH", f"{DEPLOYMENTS}/web/exec", {}, MERGE, 405, "method"),
+        ("POST", DEPLOYMENTS, b"[" * 100_000, "application/json", 400, "nested too deeply"),
+        ("POST", DEPLOYMENTS, b"k8s", "application/vnd.kubernetes.protobuf", 400, "protobuf"),
         ("DELETE", f"{DEPLOYMENTS}/none", {"propagationPolicy": "Orphan"}, "application/json", 404, "not found"),
     ],
 )
@@ -138,6 +140,8 @@ def kubectl(world: WorkloadWorld, tmp_path: Path) -> Iterator[Kubectl]:
 
 
 ROLLOUTS = (
+    ("create deployment other --image=pause", "deployment.apps/other created"),
+    ("delete deployment other", "deleted"),
     ("apply -f web.json", "deployment.apps/web created"),
     ("rollout status deploy/web --timeout=50s", "successfully rolled out"),
     ("get deploy,rs,pods", "3/3"),

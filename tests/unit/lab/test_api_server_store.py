@@ -12,7 +12,7 @@ from shiplap.errors import (
     ResourceVersionGone,
     TooManyRequests,
 )
-from shiplap_lab.api_server.merge_patches import json_merge, strategic_merge
+from shiplap_lab.api_server.bodies.merge_patches import json_merge, strategic_merge
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster, ListOptions
 from shiplap_lab.fakes.faults import Crash, Faults
 from shiplap_lab.fakes.signals import FakeClock
@@ -134,26 +134,50 @@ class TestPatches:
 
     def test_strategic_patches_merge_lists_by_key(self) -> None:
         target = {
-            "conditions": [{"type": "A", "status": "x", "kept": 1}],
-            "taints": [{"key": "a"}],
-            "finalizers": ["f"],
+            "status": {"conditions": [{"type": "A", "status": "x", "kept": 1}]},
+            "spec": {"taints": [{"key": "a"}]},
+            "metadata": {"finalizers": ["f"]},
         }
         patch = {
-            "conditions": [{"type": "B", "status": "y"}, {"type": "A", "status": "z"}],
-            "taints": [{"key": "b"}],
-            "finalizers": ["f", "g"],
+            "status": {"conditions": [{"type": "B", "status": "y"}, {"type": "A", "status": "z"}]},
+            "spec": {"taints": [{"key": "b"}]},
+            "metadata": {"finalizers": ["f", "g"]},
             "gone": None,
         }
-        assert strategic_merge(target, patch) == {
-            "conditions": [{"type": "A", "status": "z", "kept": 1}, {"type": "B", "status": "y"}],
-            "taints": [{"key": "b"}],
-            "finalizers": ["f", "g"],
+        merged = {
+            "status": {"conditions": [{"type": "A", "status": "z", "kept": 1}, {"type": "B", "status": "y"}]},
+            "spec": {"taints": [{"key": "b"}]},
+            "metadata": {"finalizers": ["f", "g"]},
         }
+        assert strategic_merge(target, patch, "Node") == merged
+        fewer = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["f"]}}
+        assert strategic_merge(merged, fewer, "Node")["metadata"] == {"finalizers": ["g"]}
+        assert strategic_merge(target, patch, "Widget")["status"] == patch["status"]
 
-    @pytest.mark.parametrize("patch", [{"$patch": "delete"}, {"conditions": [{"status": "x"}]}])
+    def test_strategic_patches_follow_the_type_of_what_they_merge(self) -> None:
+        """Of one container's lists some are merged, each by a key of its own, and some are replaced."""
+        container = {
+            "name": "main",
+            "env": [{"name": "A", "value": "1"}],
+            "ports": [{"containerPort": 80}],
+            "command": ["a", "b"],
+        }
+        changed = {
+            "name": "main",
+            "env": [{"name": "B", "value": "2"}],
+            "ports": [{"containerPort": 80, "name": "http"}],
+            "command": ["c"],
+        }
+        target, patch = ({"spec": {"template": {"spec": {"containers": [each]}}}} for each in (container, changed))
+        (merged,) = strategic_merge(target, patch, "Deployment")["spec"]["template"]["spec"]["containers"]
+        assert merged == {**changed, "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}
+        whole = {"spec": {"template": {"$patch": "replace", "metadata": {}}}}
+        assert strategic_merge(target, whole, "Deployment") == {"spec": {"template": {"metadata": {}}}}
+
+    @pytest.mark.parametrize("patch", [{"$patch": "delete"}, {"status": {"conditions": [{"status": "x"}]}}])
     def test_what_a_strategic_patch_cannot_do_here_is_refused(self, patch: dict) -> None:
         with pytest.raises(ClusterError) as caught:
-            strategic_merge({}, patch)
+            strategic_merge({}, patch, "Node")
         assert caught.value.status == 422
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shiplap.errors import ClusterError
-from shiplap_lab.api_server.json_patches import json_patch
+from shiplap_lab.api_server.bodies.json_patches import json_patch
 
 TARGET = {"spec": {"replicas": 1, "list": [1, 2, 3], "a/b": {"c~d": 0}}}
 

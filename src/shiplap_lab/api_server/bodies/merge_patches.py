@@ -1,20 +1,13 @@
-"""JSON merge patches, and strategic merge patches as far as core objects need them; both leave their input alone."""
+"""JSON merge patches and strategic merge patches; both leave their input alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from shiplap.errors import ClusterError
+from shiplap_lab.api_server.bodies.api_types import ApiField, is_known, json_fields
 
-_MERGE_KEYS = {
-    "conditions": "type",
-    "containers": "name",
-    "initContainers": "name",
-    "volumes": "name",
-    "ownerReferences": "uid",
-    "addresses": "type",
-}
-"""Lists that a strategic merge patch merges by a key; every other list is replaced (taints and tolerations too)."""
+_UNKNOWN = ApiField("", 0, "")
 
 
 def json_merge(target: Any, patch: Any) -> Any:
@@ -30,12 +23,17 @@ def json_merge(target: Any, patch: Any) -> Any:
     return merged
 
 
-def strategic_merge(target: Any, patch: Any) -> Any:
-    """As `json_merge`, with lists of keyed objects merged item by item and finalizers joined.
+def strategic_merge(target: Any, patch: Any, kind: str) -> Any:
+    """As `json_merge`, with the lists of a type merged as Kubernetes' types say: item by item, or as sets.
 
     `$setElementOrder`, which kubectl adds to each list that it merges, changes no content and is passed over; an item
-    with `$patch: delete` goes, `$patch: replace` leaves nothing of what was there, and `$retainKeys` keeps only the
-    fields it names.
+    with `$patch: delete` goes, `$patch: replace` leaves nothing of what was there, `$retainKeys` keeps only the
+    fields it names, and `$deleteFromPrimitiveList` takes values out.
+
+    Args:
+        target: what is patched.
+        patch: the changes.
+        kind: the type of the target; of one that Kubernetes does not have, lists are replaced.
 
     Raises:
         ClusterError: status 422, the patch holds another `$` directive, or a list of the wrong kind.
@@ -44,25 +42,37 @@ def strategic_merge(target: Any, patch: Any) -> Any:
         return patch
     if patch.get("$patch") == "replace":
         return {key: value for key, value in patch.items() if key != "$patch"}
+    fields = json_fields(kind) if is_known(kind) else {}
     merged = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
-        if key.startswith("$setElementOrder/") or key == "$retainKeys":
-            continue
         if key.startswith("$"):
-            raise ClusterError(f"patch directive {key} is not supported", status=422)
-        if value is None:
+            _obey(merged, key, value)
+        elif value is None:
             merged.pop(key, None)
-        elif key in _MERGE_KEYS and isinstance(value, list):
-            merged[key] = _merge_items(merged.get(key) or [], value, _MERGE_KEYS[key])
-        elif key == "finalizers":
-            merged[key] = list(dict.fromkeys([*(merged.get(key) or []), *value]))
         else:
-            merged[key] = strategic_merge(merged.get(key), value)
+            merged[key] = _merged(merged.get(key), value, fields.get(key, _UNKNOWN))
     retained = patch.get("$retainKeys")
     return {key: value for key, value in merged.items() if key in retained} if isinstance(retained, list) else merged
 
 
-def _merge_items(items: list[dict[str, Any]], patches: list[dict[str, Any]], merge_key: str) -> list[dict[str, Any]]:
+def _obey(merged: dict[str, Any], key: str, value: Any) -> None:
+    directive, _, field = key.partition("/")
+    if directive == "$deleteFromPrimitiveList" and isinstance(value, list):
+        merged[field] = [each for each in merged.get(field) or [] if each not in value]
+    elif directive not in ("$setElementOrder", "$retainKeys"):
+        raise ClusterError(f"patch directive {key} is not supported", status=422)
+
+
+def _merged(target: Any, value: Any, field: ApiField) -> Any:
+    if not isinstance(value, list) or field.merge is None:
+        return strategic_merge(target, value, "" if field.holds else field.kind)
+    items = target if isinstance(target, list) else []
+    if not field.merge:
+        return [*items, *(each for each in value if each not in items)]
+    return _merge_items(items, value, field.merge, field.kind)
+
+
+def _merge_items(items: list[Any], patches: list[Any], merge_key: str, kind: str) -> list[Any]:
     merged = list(items)
     positions = {item.get(merge_key): index for index, item in enumerate(merged)}
     for patch in patches:
@@ -75,7 +85,7 @@ def _merge_items(items: list[dict[str, Any]], patches: list[dict[str, Any]], mer
         position = positions.get(patch[merge_key])
         if position is None:
             positions[patch[merge_key]] = len(merged)
-            merged.append(strategic_merge({}, patch))
+            merged.append(strategic_merge({}, patch, kind))
         else:
-            merged[position] = strategic_merge(merged[position], patch)
+            merged[position] = strategic_merge(merged[position], patch, kind)
     return merged
