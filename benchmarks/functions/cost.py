@@ -153,14 +153,15 @@ THOUSAND = Load(
     storage_gb=0.1,
     log_gb=0.1,
     cluster_log_gb=4,
-    record_gb=10,
-    puts=MONTHS_PER_MINUTE,
+    record_gb=5,
+    puts=MONTHS_PER_MINUTE + 33_000,
     gets=14,
     metric_hours=HOURS * 30,
     snapshots=3 * MONTHS_PER_MINUTE,
 )
 """A thousand nodes, a thousand of which come and go a day: 30,000 launches a month, twelve writes each, five looks of
-`schedule` per launch; thirty metrics always have values; two dashboards are open in working hours."""
+`schedule` per launch; 150 kB recorded for each, chunks included, in 33,000 objects; thirty metrics always have values;
+two dashboards are open in working hours."""
 
 KARPENTER = {
     "two t3.medium, on demand": 2 * 0.0416 * HOURS,

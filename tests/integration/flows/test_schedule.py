@@ -414,6 +414,26 @@ def test_a_decision_that_cannot_be_recorded_holds_all_the_same() -> None:
     assert stage.meter.counts["DecisionsNotRecorded"] == 1
 
 
+def test_a_decision_whose_chunks_cannot_be_stored_holds_all_the_same() -> None:
+    stage = Stage()
+    stage.recorder.least_bytes = 0
+    stage.add_pods(1)
+    stage.faults.on("before", "recorder.chunk", StoreError("bucket is gone"))
+    assert len(stage.schedule().launched) == 1
+    assert stage.meter.counts["DecisionsNotRecorded"] == 1
+    assert stage.recorder.records == {}
+
+
+def test_a_decision_is_recorded_when_its_launch_fails() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.faults.on("before", "state.advance_all", StoreError("table is gone"))
+    with pytest.raises(StoreError, match="table is gone"):
+        stage.schedule()
+    (document,) = stage.recorder.records.values()
+    assert [claim.name for claim in records.decode(document).plan.node_claims] == [stage.claims()[0].name]
+
+
 def test_a_bus_and_timers_that_refuse_are_counted_and_made_up_for() -> None:
     stage = Stage()
     stage.add_pods(1)
