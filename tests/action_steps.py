@@ -190,7 +190,9 @@ class Runner:
             outputs = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
             values |= {f"steps.report.outputs.{name}": value for name, value in outputs.items()}
             given = {name: substituted(text, values) for name, text in step.get("env", {}).items()}
-            done = self._run(step["run"], environment | given)
+            added = files["GITHUB_PATH"].read_text().splitlines()
+            path = os.pathsep.join([*reversed(added), environment["PATH"]])
+            done = self._run(step["run"], environment | given | {"PATH": path})
             log += done.stdout + done.stderr
             ran.append(step["name"])
             if done.returncode:
