@@ -21,6 +21,7 @@ from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import ROUNDING
 from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
+from shiplap.scheduling.packing.least_hourly import least_hourly
 from shiplap.scheduling.packing.pack import Packer, Packing, Way
 from shiplap.scheduling.search.column_generation import CLOSE
 from shiplap.scheduling.search.improve import FEW_GROWN, MOST_GROWN
@@ -92,17 +93,28 @@ class Strategy(msgspec.Struct, frozen=True):
 def best_packing(batch: Batch) -> Packing:
     """The packing that ranks first of those that the strategies find."""
     known = pack_once(batch, batch.classes, Way(bulk_s=batch.settings.improve_s))
+    least: float | None = None
     for strategy in STRATEGIES:
-        if strategy.applies(batch, known):
-            known = _improved(batch, known, strategy)
+        if not strategy.applies(batch, known):
+            continue
+        of_no_use = _of_no_use(known, strategy)
+        if of_no_use < np.inf and batch.pods > FEW_PODS:
+            least = least_hourly(batch.compiled, batch.classes) if least is None else least
+            if least >= of_no_use:
+                continue
+        known = _improved(batch, known, strategy, of_no_use)
     return known
 
 
-def _improved(batch: Batch, known: Packing, strategy: Strategy) -> Packing:
+def _of_no_use(known: Packing, strategy: Strategy) -> float:
+    """USD per hour from which on an alternative is of no use; infinite where more than the price counts."""
+    if strategy.least_saving is None or known.unplaced or known.crowded:
+        return np.inf
+    return known.hourly() * (1 - strategy.least_saving) - ROUNDING
+
+
+def _improved(batch: Batch, known: Packing, strategy: Strategy, of_no_use: float) -> Packing:
     saving = strategy.least_saving
-    of_no_use = np.inf
-    if saving is not None and not known.unplaced and not known.crowded:
-        of_no_use = known.hourly() * (1 - saving) - ROUNDING
     for other in strategy.packings(batch, known, of_no_use):
         if is_better(other, known, batch.classes, saving):
             # What is given up for it is given up now: from here on any saving counts.

@@ -11,8 +11,8 @@ The search fills problems again; a filling stays where nothing cheaper is found.
 their pods are worth are emptied together and packed again.
 
 Results are cached: a warm function often searches the same problem with its next decision. Disruption decides again
-before it acts, and regularly on an unchanged cluster, so most of its searches and of its first fillings of small
-batches are repeated. Both are pure functions of their arguments: the caches save time and change no result.
+before it acts, and regularly on an unchanged cluster, so most of its searches and of its first fillings are
+repeated. Both are pure functions of their arguments: the caches save time and change no result.
 """
 
 from __future__ import annotations
@@ -807,15 +807,19 @@ _CACHE: dict[bytes, tuple[tuple[Filling | None, ...], float]] = {}
 """By digest of the input: the fillings, None where nothing was cheaper, and the effort left. The oldest come first."""
 
 _FIRST: dict[bytes, list[Filling]] = {}
-"""First fillings of small batches by digest of their problems. The oldest come first."""
+"""First fillings by digest of their problems. The oldest come first."""
 
 _LOCK = Lock()
 
 
 def fill_cached(problems: Sequence[BinPackingProblem]) -> list[Filling]:
-    """As `fill_cheaply`, with a cache for small batches: that is what disruption asks again and again."""
+    """As `fill_cheaply`, with a cache for batches that are not large.
+
+    Disruption asks for the same small ones again and again, and a plan does for those that it fills once more without
+    the cost search, or within limits.
+    """
     pods = sum(int(problem.counts.sum()) for problem in problems)
-    if not 1 < pods <= _SMALL_BATCH:
+    if not 1 < pods <= MOST_GROWN:
         return fill_cheaply(problems)
     asked = _digest(problems, 0.0)
     found = _recall(_FIRST, asked)

@@ -133,6 +133,8 @@ def even_shares(
     )
     suits = _all_suit(reduced, profile, groups)[:, rows]
     room = reduced.net[rows] * copies[:, None]
+    if len(rows) == 1 and suits.all():  # all goes there
+        return float(np.max(amount.sum(axis=0) / np.maximum(room[0], 1e-9))), np.ones((groups, 1))
     size = groups + len(rows) * width
     columns = [np.eye(size)]
     costs = [np.full(size, _ARTIFICIAL)]
