@@ -310,11 +310,13 @@ def test_our_plans_of_small_batches_are_valid() -> None:
         assert side.verdict.placed == len(of.pods)
 
 
-def compared(name: str, karpenter: float, plain: float, searched: float, *, placed: int = 5) -> Compared:
-    def side(hourly: float, number: int = 5) -> Side:
-        return Side(Verdict(hourly, number, 1, ()), 0.1)
+def compared(
+    name: str, karpenter: float, plain: float, searched: float, *, placed: int = 5, karpenter_s: float = 0.1
+) -> Compared:
+    def side(hourly: float, number: int = 5, cpu_s: float = 0.1) -> Side:
+        return Side(Verdict(hourly, number, 1, ()), cpu_s)
 
-    return Compared(name, 5, side(karpenter, placed), side(plain), side(searched))
+    return Compared(name, 5, side(karpenter, placed, karpenter_s), side(plain), side(searched))
 
 
 def test_bars_that_hold() -> None:
@@ -345,6 +347,17 @@ def test_batches_of_which_other_pods_are_placed_are_not_compared() -> None:
         "1 of 2 batches place the same pods",
         "ours without search: 9.00 of 10.00 USD/h (-10.00 %), dearer in 0 (0.0 %), by -10.00 % at most",
         "ours with search: 8.00 of 10.00 USD/h (-20.00 %), dearer in 0 (0.0 %), by -20.00 % at most",
+    ]
+
+
+def test_speed_is_told_by_the_median_and_the_worst_batch() -> None:
+    batches = [compared(f"took {took} s", 10, 9, 8, karpenter_s=took) for took in (0.05, 0.09, 0.3, 0.4, 2.0)]
+    told = "3.0 times as fast in the median, slower in 2 of 5, by 50 ms at most"
+    lines = summary(batches).splitlines()
+    assert lines[3:6] == [
+        "processor seconds: Karpenter 2.8, ours 0.5, with search 0.5",
+        f"ours without search: {told}",
+        f"ours with search: {told}",
     ]
 
 
