@@ -10,7 +10,6 @@ import copy
 import json
 import random
 import sys
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -351,7 +350,7 @@ class Aws:
         if self._quiet:
             for claim in claims:  # by a request for each it would take minutes
                 moto_ec2[ACCOUNT][REGION].create_tags([claim.instance_id], {tags.NODE_CLAIM: claim.name})
-        self._put([item_of_claim(claim, 1.7e9) for claim in claims])
+        self._put([item_of_claim(claim, claim.changed_at) for claim in claims])
         self._kept = {(item["cluster"]["S"], item["item"]["S"]) for item in self._items()}
 
     def run_instances(self, number: int) -> list[QuietInstance]:
@@ -389,7 +388,7 @@ class Aws:
             key = {"cluster": item["cluster"], "item": item["item"]}
             if (key["cluster"]["S"], key["item"]["S"]) not in self._kept:
                 self.dynamodb.delete_item(TableName="state", Key=key)
-        self._put([item_of_claim(claim, time.time()) for claim in self._claims])
+        self._put([item_of_claim(claim, claim.changed_at) for claim in self._claims])
         ec2 = self.client("ec2")
         quiet = {instance.id for instance in self._quiet}
         running = [

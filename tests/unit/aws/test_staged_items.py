@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiplap.aws.dynamodb.staged_items import OVERLAP_S, WHOLE_LOOK_S, Stage, StagedItems, stage_key
+from shiplap.aws.dynamodb import staged_items
+from shiplap.aws.dynamodb.staged_items import FEW, OVERLAP_S, WHOLE_LOOK_S, Stage, StagedItems, stage_key
 from shiplap.aws.dynamodb.tables import STAGE_INDEX
 
 NOW = 1_700_000_000.0
@@ -72,6 +73,25 @@ def all_of(items: StagedItems[tuple[str, str]]) -> list[tuple[str, str]]:
 @pytest.fixture
 def table() -> StagedTable:
     return StagedTable()
+
+
+@pytest.fixture(autouse=True)
+def _many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' partitions count as large ones."""
+    if "few" not in request.node.name:
+        monkeypatch.setattr(staged_items, "FEW", 0)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_few_items_are_listed_whole_at_each_look(table: StagedTable, *, late: bool) -> None:
+    for number in range(FEW if late else FEW - 1):
+        table.put(f"c{number}", 1, Stage.SETTLED)
+    table.now += 2 * OVERLAP_S
+    items = table.reader()
+    all_of(items)
+    table.now += 1
+    _deleted(table, "c0")
+    assert (("c0", "1") in all_of(items)) is late
 
 
 def test_only_items_of_another_version_are_read_again(table: StagedTable) -> None:
@@ -182,8 +202,8 @@ def _ended_by_an_older_release(table: StagedTable) -> None:
     del table.items["p", "a"][STAGE_INDEX.sort_key]
 
 
-def _deleted(table: StagedTable) -> None:
-    del table.items["p", "a"]
+def _deleted(table: StagedTable, name: str = "a") -> None:
+    del table.items["p", name]
 
 
 @pytest.mark.parametrize(

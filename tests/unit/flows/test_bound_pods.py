@@ -7,7 +7,17 @@ from msgspec import structs
 
 from shiplap.cluster.snapshot_keeper import SnapshotKeeper
 from shiplap.errors import ClusterUnreachable, ResourceVersionGone, StoreError
-from shiplap.flows.planning.decision_inputs import FEWEST_NODES, OLDEST_S, BoundPods
+from shiplap.flows.planning import decision_inputs
+from shiplap.flows.planning.decision_inputs import (
+    CARRIED_S,
+    FEWEST_NODES,
+    OLDEST_S,
+    WHOLE_LOOK_S,
+    BoundPods,
+    CarriedPods,
+)
+from shiplap.ports import WatchEvent
+from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.integration.flows.stage import CLUSTER, Stage
 
@@ -20,13 +30,17 @@ class Snapshotted:
         self.snapshots = FakeSnapshots()
         for name in "abc":
             self.add(name)
+        self.keep(cluster)
+        if cluster != CLUSTER:
+            self.snapshots.documents[CLUSTER] = self.snapshots.documents[cluster]
+        self.known = BoundPods(CLUSTER, structs.replace(self.stage.context, snapshots=self.snapshots))
+
+    def keep(self, cluster: str = CLUSTER) -> None:
+        """Write a snapshot of the pods as they are now."""
         clock = self.stage.clock
         keeper = SnapshotKeeper(cluster, self.stage.cluster, self.snapshots, clock=clock, fewest_pods=1)
         keeper.established.set()
         keeper.round(1.0)
-        if cluster != CLUSTER:
-            self.snapshots.documents[CLUSTER] = self.snapshots.documents[cluster]
-        self.known = BoundPods(CLUSTER, structs.replace(self.stage.context, snapshots=self.snapshots))
 
     def add(self, name: str) -> None:
         self.stage.server.create("pods", {"metadata": {"name": name}, "spec": {"containers": [{"name": "c"}]}})
@@ -94,17 +108,77 @@ def test_pods_are_listed_when_changes_cannot_be_told(error: Exception) -> None:
     assert cluster.names() is None
 
 
-def test_what_was_caught_up_is_gone_on_from_for_half_a_minute_and_then_loaded_again() -> None:
+def test_what_was_caught_up_is_gone_on_from_for_two_minutes_and_then_loaded_again() -> None:
     cluster = Snapshotted()
     assert cluster.names() == ["a", "b", "c"]
     cluster.snapshots.documents.clear()
-    cluster.stage.clock.advance(30)
+    cluster.stage.clock.advance(CARRIED_S)
     assert cluster.names() == ["a", "b", "c"]
-    cluster.stage.clock.advance(30)  # each look counts
+    cluster.stage.clock.advance(CARRIED_S)  # each look counts
     assert cluster.names() == ["a", "b", "c"]
-    cluster.stage.clock.advance(31)
+    cluster.stage.clock.advance(CARRIED_S + 1)
     assert cluster.names() is None
     assert cluster.names() is None
+
+
+@pytest.mark.parametrize("lost", ["deletion", "addition", "change"])
+def test_what_no_watch_told_of_is_found_by_a_whole_look(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Snapshotted()
+    assert cluster.names() == ["a", "b", "c"]
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.stage.cluster, "watch", lambda *_: iter(()))
+        if lost == "deletion":
+            cluster.stage.server.delete("pods", "b", grace_s=0)
+        elif lost == "addition":
+            cluster.add("late")
+        else:
+            cluster.stage.server.patch("pods", "a", {"metadata": {"labels": {"app": "web"}}})
+        # The version goes on, as with a watch that skips a change.
+        marker = cluster.stage.server.create("nodes", {"metadata": {"name": "n9"}})
+        event = WatchEvent("BOOKMARK", None, marker["metadata"]["resourceVersion"])
+        patch.setattr(cluster.stage.cluster, "watch", lambda *_: iter((event,)))
+        assert cluster.names() == ["a", "b", "c"], "lost"
+    for _ in range(int(WHOLE_LOOK_S // CARRIED_S)):
+        cluster.stage.clock.advance(CARRIED_S)
+        assert cluster.names() == ["a", "b", "c"]
+    cluster.keep()
+    cluster.stage.clock.advance(1)
+    pods = cluster.known(FEWEST_NODES, cluster.stage.server.resource_version)
+    assert pods is not None
+    found = {pod.metadata.name: dict(pod.metadata.labels) for pod in pods}
+    assert found == {pod.metadata.name: dict(pod.metadata.labels) for pod in cluster.stage.cluster.pods_on("n1")}
+
+
+def test_what_was_found_out_about_the_same_pods_is_known_at_the_next_look() -> None:
+    cluster, asked = Snapshotted(), []
+
+    def question(view: ClusterView) -> int:
+        asked.append(len(view.pods))
+        return len(view.pods)
+
+    def look() -> int:
+        pods = cluster.known(FEWEST_NODES, cluster.stage.server.resource_version)
+        assert pods is not None
+        return cluster.known.remembering(ClusterView(pods=tuple(pods), version=str(len(asked)))).of_pods(question)
+
+    assert [look(), look(), look()] == [3, 3, 3]
+    assert asked == [3]
+    cluster.stage.server.patch("pods", "a", {"metadata": {"labels": {"app": "web"}}})
+    assert [look(), look()] == [3, 3]
+    assert asked == [3, 3], "another object of the same pod is asked about anew"
+
+
+def test_pods_are_carried_of_the_clusters_looked_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, carried = Snapshotted(), CarriedPods()
+    context = structs.replace(cluster.stage.context, snapshots=cluster.snapshots)
+    monkeypatch.setattr(decision_inputs, "MOST_CARRIED", 3)
+    first = carried.of(CLUSTER, context)
+    assert first(FEWEST_NODES, "1") is not None
+    assert carried.of("second", context) is not first
+    assert carried.of(CLUSTER, context) is first
+    monkeypatch.setattr(decision_inputs, "MOST_CARRIED", 2)
+    carried.of("second", context)
+    assert carried.of(CLUSTER, context) is not first
 
 
 def test_after_a_gap_the_snapshot_is_loaded_anew() -> None:

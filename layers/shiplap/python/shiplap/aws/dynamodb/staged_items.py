@@ -34,6 +34,10 @@ OVERLAP_S = 300.0
 """So far before its last look, in seconds, the next one begins."""
 
 
+FEW = 80
+"""A partition with fewer items is listed whole at each look: that costs no more than two ranges of it."""
+
+
 class Stage(StrEnum):
     """What the keys of the index begin with; `#` and the rest follow.
 
@@ -140,7 +144,7 @@ class StagedItems(Generic[Record]):
         with self._lock:
             known = self._known.setdefault(partition, _Known())
             items, seen_at = dict(known.items), known.seen_at
-            is_whole = not 0 <= now - known.whole_at < WHOLE_LOOK_S
+            is_whole = len(items) < FEW or not 0 <= now - known.whole_at < WHOLE_LOOK_S
         if stage is not None:
             listed = self._entries(partition, f"{stage}#", f"{stage}#{_LAST}")
             kept = {key for key, entry in listed.items() if key in items and items[key][0] == entry}

@@ -40,7 +40,7 @@ from shiplap.flows.disrupt.second_look import objections, still_valid
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
 from shiplap.flows.live_settings import AS_DEPLOYED, ManifestState
 from shiplap.flows.optional.optional_calls import RECORDS
-from shiplap.flows.planning.decision_inputs import DecisionInputs, read_inputs, read_supply
+from shiplap.flows.planning.decision_inputs import BoundPods, DecisionInputs, read_inputs, read_supply
 from shiplap.flows.planning.decision_snapshots import ServiceInputs, disruption_of_install, priced_snapshot
 from shiplap.flows.planning.futile_launches import record_refusals
 from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, spec_hashes, with_token
@@ -79,6 +79,7 @@ def disrupt(
     *,
     decision_of: Decide = decide,
     manifest_state: ManifestState = AS_DEPLOYED,
+    bound_pods: BoundPods | None = None,
 ) -> DisruptionReport:
     """Look at one cluster's nodes.
 
@@ -88,11 +89,12 @@ def disrupt(
         memory: what was remembered of its nodes.
         decision_of: `decide`, or a `LastDecision` of this cluster, which knows the same without deciding anew.
         manifest_state: what was found out about the cluster's manifests.
+        bound_pods: what the process knows of the cluster's pods.
 
     Raises:
         ClusterError, StoreError, AwsError: nothing is half done that the next minute does not finish.
     """
-    return _Round(settings, manifest_state, context, memory, decision_of).run()
+    return _Round(settings, manifest_state, context, memory, decision_of, bound_pods).run()
 
 
 class _Round:
@@ -103,12 +105,14 @@ class _Round:
         context: FlowContext,
         memory: MemoryStore,
         decision_of: Decide,
+        bound_pods: BoundPods | None,
     ) -> None:
         self._settings = settings
         self._manifest_state = manifest_state
         self._context = context
         self._memory = memory
         self._decision_of = decision_of
+        self._bound_pods = bound_pods
         # Nodes before claims: a node that was cordoned by then is so for a reason that its claim knows. Commands
         # before claims: the replacements of a command are written with it.
         nodes = context.cluster.nodes()
@@ -285,7 +289,7 @@ class _Round:
         remembered = self._memory.load(self._settings.name)
         # An answer remembered from before would take nodes for drifted that were just made of a newer one.
         fresh = any(item.reason is Reason.DRIFTED for item in remembered.proposed)
-        inputs = read_inputs(self._settings, self._context, policies=self._policies)
+        inputs = read_inputs(self._settings, self._context, self._bound_pods, policies=self._policies)
         if inputs.state.frozen_at:  # no replacement would be launched
             return Decision(), [], 0
         supply = read_supply(self._settings, self._context, fresh=fresh, policies=self._policies)

@@ -14,6 +14,7 @@ from shiplap.flows.disrupt.disruption_round import disrupt
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.live_settings import KnownManifests, listed_settings
 from shiplap.flows.optional.optional_calls import EVENTS
+from shiplap.flows.planning.decision_inputs import CarriedPods
 from shiplap.flows.turns import IdleClusters, Turns, TurnTimes, needs_disruption
 from shiplap.settings import ClusterSettings
 
@@ -54,7 +55,10 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
         ports = install.context(cluster)
         current, state = listed_settings(cluster, ports, known)
         decision_of = last.of[cluster.name]
-        report = disrupt(current, ports, install.memory, decision_of=decision_of, manifest_state=state)
+        bound_pods = install.warm.of(CarriedPods).of(cluster.name, ports)
+        report = disrupt(
+            current, ports, install.memory, decision_of=decision_of, manifest_state=state, bound_pods=bound_pods
+        )
         done.update(begun=len(report.begun), done=len(report.done), undone=len(report.undone))
 
     def hand_on(cluster: ClusterSettings, _since: float) -> None:

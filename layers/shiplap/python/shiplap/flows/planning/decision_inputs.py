@@ -35,7 +35,7 @@ from shiplap.kubernetes.related_objects import ScalableName
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.manifests.standalone_claims import StandaloneClaim
-from shiplap.ports import ClusterApi, DecisionState, KnownPods, WatchEvent
+from shiplap.ports import ClusterApi, DecisionState, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.settings import ClusterSettings
 
@@ -50,12 +50,18 @@ OLDEST_S = 600.0
 _CATCH_UP_S = 1.0
 """How long changes are waited for where none says that there are no more, in seconds; API servers know no less."""
 
-_OWN_S = 30.0
-"""For how long what was caught up before is gone on from, in seconds."""
+CARRIED_S = 150.0
+"""For how long what was caught up before is gone on from, in seconds: a minute's look may miss its turn once."""
+
+WHOLE_LOOK_S = 900.0
+"""After so many seconds pods are loaded anew, so that a change that no watch told of is found."""
+
+MOST_CARRIED = 150_000
+"""A process carries no more pods of all clusters together from one look to the next, beside those looked at last."""
 
 
 class BoundPods:
-    """The bound pods of a cluster that one invocation knows: loaded once, caught up at each look.
+    """The bound pods of a cluster that a process knows: loaded once, caught up at each look.
 
     See `ports.KnownPods`.
     """
@@ -64,7 +70,19 @@ class BoundPods:
         self._cluster, self._context = cluster, context
         self._pods: dict[str, Pod] = {}
         self._version = ""
-        self._seen_at = 0.0
+        self._seen_at = self._loaded_at = 0.0
+        self._last = ClusterView()
+
+    @property
+    def number(self) -> int:
+        """The number of pods that are carried to the next look."""
+        return len(self._pods)
+
+    def remembering(self, view: ClusterView) -> ClusterView:
+        """The view of a look; what was found out about the same pods after the last one is known."""
+        seen = view.after(self._last)
+        self._last = ClusterView(pods=seen.pods).after(seen)
+        return seen
 
     def __call__(self, nodes: int, version: str) -> Sequence[Pod] | None:
         """The bound pods, lean, at least as of `version` where the API server shows so; None if they must be listed.
@@ -103,11 +121,13 @@ class BoundPods:
             _LOG.info("snapshot is %d s old, pods are listed", age, extra=about)
             return
         self._pods = {pod.metadata.uid: pod for pod in pods}
-        self._version, self._seen_at = standing.version, self._context.clock.now()
+        self._version = standing.version
+        self._seen_at = self._loaded_at = self._context.clock.now()
 
     def _caught_up(self, version: str) -> bool:
         """Apply what has changed since; whether there was something to go on from."""
-        if not self._version or self._context.clock.now() - self._seen_at > _OWN_S:
+        now = self._context.clock.now()
+        if not self._version or now - self._seen_at > CARRIED_S or now - self._loaded_at > WHOLE_LOOK_S:
             return False
         try:
             for event in self._context.cluster.watch("bound", self._version, _CATCH_UP_S):
@@ -133,6 +153,21 @@ class BoundPods:
             self._pods.pop(pod.metadata.uid, None)
         else:
             self._pods[pod.metadata.uid] = lean_pod(pod)
+
+
+class CarriedPods:
+    """The bound pods that a process carries from one invocation to the next, by cluster."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, BoundPods] = {}
+
+    def of(self, cluster: str, context: FlowContext) -> BoundPods:
+        """Those of a cluster that is looked at now; those looked at longest ago are dropped if there are too many."""
+        known = self._of.pop(cluster, None) or BoundPods(cluster, context)
+        while sum(pods.number for pods in self._of.values()) > MOST_CARRIED:
+            del self._of[next(iter(self._of))]
+        self._of[cluster] = known
+        return known
 
 
 def _reached(version: str, wanted: str) -> bool:
@@ -289,7 +324,7 @@ def _catalog(context: FlowContext) -> Catalog:
 def read_inputs(
     settings: ClusterSettings,
     context: FlowContext,
-    known: KnownPods | None = None,
+    known: BoundPods | None = None,
     before: tuple[float, DecisionState] | None = None,
     *,
     policies: ActivePolicies = NO_POLICIES,
@@ -305,11 +340,9 @@ def read_inputs(
     """
     now, state = read_state(settings, context) if before is None else before
     leaving = leaving_names(state.claims)
-    view = context.cluster.view(
-        leaving,
-        workloads=bool(settings.pod_topology_spread.constraints()),
-        known=BoundPods(settings.name, context) if known is None else known,
-    )
+    known = BoundPods(settings.name, context) if known is None else known
+    view = context.cluster.view(leaving, workloads=bool(settings.pod_topology_spread.constraints()), known=known)
+    view = known.remembering(view)
     view = _with_what_few_need(view, leaving, settings.manifests, context.cluster)
     missed = state.missed_pods | missed_pods(state, view) | _learn_from_joined(state, view, context)
     policies.read(state, now)

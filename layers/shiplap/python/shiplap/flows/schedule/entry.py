@@ -10,6 +10,7 @@ from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.live_settings import KnownManifests, listed_settings
 from shiplap.flows.messages import MANIFESTS_CHANGED, TURN_MISSED, PodsPending, Sweep, for_schedule
 from shiplap.flows.optional.optional_calls import EVENTS
+from shiplap.flows.planning.decision_inputs import CarriedPods
 from shiplap.flows.schedule.schedule import schedule
 from shiplap.flows.schedule.standalone_launches import with_standalone_claims
 from shiplap.flows.shown_claims import show_claims
@@ -54,7 +55,15 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
         is_due = any(isinstance(hint, Sweep) or hint.reason == MANIFESTS_CHANGED for hint in hints)
         if is_due:
             state = with_standalone_claims(state, current, ports, known)
-        report = schedule(current, hints, ports, owner=context.aws_request_id, deadline=until, manifest_state=state)
+        report = schedule(
+            current,
+            hints,
+            ports,
+            owner=context.aws_request_id,
+            deadline=until,
+            manifest_state=state,
+            bound_pods=install.warm.of(CarriedPods).of(cluster.name, ports),
+        )
         if known.note_buffers(cluster.name, report.buffers) or is_due:
             publish_statuses(current, ports, known, state)  # last: no launch waits for it
         else:

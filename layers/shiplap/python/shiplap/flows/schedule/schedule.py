@@ -88,6 +88,7 @@ def schedule(
     owner: str,
     deadline: float,
     manifest_state: ManifestState = AS_DEPLOYED,
+    bound_pods: BoundPods | None = None,
 ) -> ScheduleReport:
     """Give every pending pod of a cluster a node.
 
@@ -98,6 +99,7 @@ def schedule(
         owner: names this invocation; written into the claims it works on.
         deadline: epoch seconds at which this invocation ends at the latest.
         manifest_state: what was found out about the cluster's manifests.
+        bound_pods: what the process knows of the cluster's pods.
 
     Raises:
         ClusterError: the cluster cannot be read; nothing was launched.
@@ -124,7 +126,8 @@ def schedule(
         event_id=event_id or f"invocation/{owner}",
     )
     sweeping = any(isinstance(hint, Sweep) for hint in hints)
-    run = _Run(settings, manifest_state, attempt, origin, context, sweeping=sweeping)
+    bound_pods = bound_pods or BoundPods(settings.name, context)
+    run = _Run(settings, manifest_state, attempt, origin, context, bound_pods, sweeping=sweeping)
     # The pods are looked at from reading to launching; until they are gone again there is nothing to collect.
     with garbage_collection_paused():
         report = run.until_done(named=_named_pods(hints))
@@ -338,6 +341,7 @@ class _Run:
         attempt: Attempt,
         origin: ClaimOrigin,
         context: FlowContext,
+        bound_pods: BoundPods,
         *,
         sweeping: bool,
     ) -> None:
@@ -349,7 +353,7 @@ class _Run:
         self._is_sweep = sweeping
         self._policies = ActivePolicies.of(settings, context)
         self._supply = _InvocationSupply(settings, context, self._policies)
-        self._bound_pods = BoundPods(settings.name, context)
+        self._bound_pods = bound_pods
         self._results = _Results()
         self._market = OfferingMarket(DecisionState(0))
         self._has_learned = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from operator import is_
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -148,6 +149,12 @@ class ClusterView(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         made = replace(self, **others)
         made.__dict__["answers_of_pods"] = self.__dict__.setdefault("answers_of_pods", {})
         return made
+
+    def after(self, earlier: ClusterView) -> ClusterView:
+        """This view. Where its pods are the objects of an earlier one, what has been found out about them is known."""
+        if len(self.pods) == len(earlier.pods) and all(map(is_, self.pods, earlier.pods)):
+            self.__dict__["answers_of_pods"] = earlier.__dict__.setdefault("answers_of_pods", {})
+        return self
 
     @property
     def unbound(self) -> tuple[Pod, ...]:
