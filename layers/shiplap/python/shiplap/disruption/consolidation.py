@@ -361,7 +361,8 @@ class Consolidator:
             if best:
                 break
             ordered = [item for item in ordered if item.name not in refused and self._may_gain_alone(item)]
-            dearest = [item for item in dearest if item in ordered]
+            left = {item.name for item in ordered}
+            dearest = [item for item in dearest if item.name in left]
             best = self._best_attempt(ordered, dearest, allowed, refused)
         if any(len(proposal.nodes) > MOST_NODES for proposal in best):
             going = {node for proposal in best for node in proposal.nodes}

@@ -37,7 +37,7 @@ from shiplap.scheduling.packing.compiled_snapshot import (
 )
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import pack, write
-from shiplap.scheduling.search.least_prices import LeastPrices, PodsToPlace
+from shiplap.scheduling.search.least_prices import LeastPrices, PodsToPlace, room_of
 from shiplap.scheduling.search.room_values import MovablePods, room_values
 from shiplap.scheduling.supply.charges import charge_claim, charge_node, charge_of_types
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
@@ -79,6 +79,8 @@ class Removals:
         self._keeping = anti_affine_pods(snapshot.view, self._base.pods)
         self._widened = widened_pods(self._keeping, snapshot, self._base.daemons)
         self._existing: ExistingNodes = self._base.nodes
+        self._places = {node.name: place for place, node in enumerate(self._existing.all)}
+        self._room = room_of(self._existing.free)
         self._cordoned: frozenset[str] = frozenset()
         self._least_prices = LeastPrices(self._base.templates)
         self._to_place: dict[str, PodsToPlace] = {}
@@ -101,9 +103,10 @@ class Removals:
 
     def least_hourly(self, removed: Collection[str]) -> float:
         """USD per hour that new nodes cost at least if just these nodes are leaving; 0 where that is not known."""
-        away = self._cordoned.union(removed)
-        staying = [place for place, node in enumerate(self._existing.all) if node.name not in away]
-        return self._least_prices.of(list(map(self._pods_to_place, removed)), self._existing.free[staying])
+        away = [self._places[name] for name in self._cordoned.union(removed) if name in self._places]
+        room = self._room.copy()
+        room[away] = 0
+        return self._least_prices.of(list(map(self._pods_to_place, removed)), room)
 
     def _pods_to_place(self, node: str) -> PodsToPlace:
         known = self._to_place.get(node)
@@ -128,11 +131,10 @@ class Removals:
 
         Only room is followed, so no topology constraint, limit, host port or volume may depend on what was placed.
         """
-        names = {node.name: place for place, node in enumerate(self._existing.all)}
-        places = [names[node.name] for node in packing.nodes.all]
-        after = self._existing.part(np.arange(len(names)))
+        places = [self._places[node.name] for node in packing.nodes.all]
+        after = self._existing.part(np.arange(len(self._places)))
         after.free[places] = packing.nodes.free
-        self._existing = after
+        self._existing, self._room = after, room_of(after.free)
 
     def room_values(self, nodes: Sequence[NodeToWeigh]) -> dict[str, float]:
         """USD per hour, by name, that the room of nodes which may go is worth to the pods of the others."""

@@ -46,6 +46,7 @@ from shiplap.flows.planning.futile_launches import record_refusals
 from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, spec_hashes, with_token
 from shiplap.flows.policies.active import ActivePolicies
 from shiplap.flows.policies.policy import Launches
+from shiplap.garbage_collection import garbage_collection_paused
 from shiplap.kubernetes.names import claim_name
 from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.ports import MemoryStore
@@ -94,7 +95,9 @@ def disrupt(
     Raises:
         ClusterError, StoreError, AwsError: nothing is half done that the next minute does not finish.
     """
-    return _Round(settings, manifest_state, context, memory, decision_of, bound_pods).run()
+    # Its objects are looked at from reading to deciding; until they are gone again there is nothing to collect.
+    with garbage_collection_paused():
+        return _Round(settings, manifest_state, context, memory, decision_of, bound_pods).run()
 
 
 class _Round:

@@ -62,12 +62,12 @@ class LeastPrices:
         unknown = any(has_claims(pod) for item in classes for pod in item.members)
         return PodsToPlace(by_size, frozenset().union(*map(self._sure_templates, classes)), unknown)
 
-    def of(self, groups: Sequence[PodsToPlace], free: Ints) -> float:
+    def of(self, groups: Sequence[PodsToPlace], room: Floats) -> float:
         """USD per hour that new nodes for these pods cost at least.
 
         Args:
             groups: the pods.
-            free: what existing nodes have left [nodes, resources]; cpu and memory are the first columns.
+            room: what existing nodes have left [nodes, (cpu, memory)], as `room_of`.
         """
         by_size: dict[tuple[int, int], int] = {}
         for item in groups:
@@ -77,7 +77,8 @@ class LeastPrices:
         if not templates or not by_size or any(item.unknown for item in groups):
             return 0.0
         sizes, numbers = np.array(list(by_size), np.float64), np.array(list(by_size.values()), np.float64)
-        room = np.maximum(free[:, :2], 0).astype(np.float64)
+        least_cpu, least_memory = sizes.min(axis=0)
+        room = room[(room[:, 0] >= least_cpu) & (room[:, 1] >= least_memory)]  # the others take none of the pods
         needed = numbers @ worth_of_sizes(sizes) - _absorbed(room, sizes, numbers)
         return self._sold_by(templates).least_price(needed)
 
@@ -105,6 +106,12 @@ class LeastPrices:
         plain = plain and pod_class.preferences == NO_PREFERENCES
         taken = plain and any(_surely_takes(item, pod_class) for item in sure)
         return frozenset(item.index for item in (sure if taken else suiting))
+
+
+def room_of(free: Ints) -> Floats:
+    """Return the room for pods [nodes, (cpu, memory)] where so much is left [nodes, (cpu, memory, ...)]."""
+    room: Floats = np.maximum(free[:, :2], 0).astype(np.float64)
+    return room
 
 
 def _suits(template: NodeClaimTemplate, pod_class: PodClass) -> bool:
