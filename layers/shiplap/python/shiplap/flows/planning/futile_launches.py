@@ -109,15 +109,17 @@ def judge_nodes(claims: Iterable[NodeClaim], view: ClusterView, now: float) -> N
     """
     claims = sorted(claims, key=lambda item: item.name)
     pending = waiting_pods(view, claims, now)
+    if not pending:
+        return NodeVerdicts((), (), {})
     futile, unjudged = [], []
     taken_at: dict[PodKind, float] = {}
-    nodes = {node.metadata.name: node for node in view.nodes} if pending else {}
+    nodes = {node.metadata.name: node for node in view.nodes}
     for claim in claims:
         if claim.state not in _SEEN or claim.missed or not claim.node_name:
             continue
         wanted, here = _uids(claim), view.by_node.get(claim.node_name, ())
         own = [pod for pod in here if pod.metadata.uid in wanted]
-        for pod in own if pending else ():
+        for pod in own:
             like = pod_kind(pod)
             taken_at[like] = max(taken_at.get(like, 0.0), claim.created_at)
         node = nodes.get(claim.node_name)

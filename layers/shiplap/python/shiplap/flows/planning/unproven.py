@@ -166,7 +166,7 @@ def windows(most: int) -> dict[float, int]:
 def is_any_unproven(view: ClusterView, state: DecisionState) -> bool:
     """True if a pod waits whose kind is bounded; otherwise there is no need to know all claims."""
     unknown = {pod_kind(pod) for pod in view.unbound} - state.proven.keys()
-    return bool(unknown) and not unknown <= running_kinds(view)
+    return bool(unknown) and not unknown <= view.of_pods(running_kinds)
 
 
 def unproven_pod_limit(
@@ -181,7 +181,7 @@ def unproven_pod_limit(
         state: what was written down of nodes in vain that are, and of kinds that were run.
         now: epoch seconds.
     """
-    proven = running_kinds(view) | state.proven.keys()
+    proven = view.of_pods(running_kinds) | state.proven.keys()
     names = {claim.name for claim in claims}
     launched_at = [at for name, at in state.futile.items() if name not in names]
     tried = Counter(refusals.like for refusals in state.refused.values() if refusals.like)
@@ -193,7 +193,7 @@ def unproven_pod_limit(
 
 
 def running_kinds(view: ClusterView) -> frozenset[PodKind]:
-    """The kinds of all pods on nodes, but for those that belong to their node."""
+    """The kinds of all pods on nodes, but for those that belong to their node. For `ClusterView.of_pods`."""
     return frozenset(pod_kind(pod) for pods in view.by_node.values() for pod in pods if _has_run(pod))
 
 
@@ -266,7 +266,7 @@ def record_kinds(
         StoreError: tried again with the next sweep.
     """
     now = context.clock.now()
-    running = running_kinds(view)
+    running = view.of_pods(running_kinds)
     due = [kind for kind in sorted(running) if kind in state.proven and state.proven[kind] + RENEW_S <= now]
     due += sorted(running - state.proven.keys())[: max(MOST_KINDS - len(state.proven), 0)]
     if due:
