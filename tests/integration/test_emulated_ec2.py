@@ -108,6 +108,33 @@ def test_a_partial_fleet_lists_instances_and_errors(ground: Ground) -> None:
     assert answer["Errors"][0]["LaunchTemplateAndOverrides"]["Overrides"]["InstanceType"] == "m5.large"
 
 
+def test_a_fleet_of_a_least_capacity_launches_all_of_it_in_one_zone_or_nothing(ground: Ground) -> None:
+    least = {"OnDemandOptions": {"MinTargetCapacity": 3, "SingleAvailabilityZone": True}}
+    first, second = ZONES[:2]
+    ground.control.capacity("m5.large", first, available=2)
+    ground.control.capacity("m5.large", second, available=2)
+    answer = ground.fleet(("m5.large", first), ("m5.large", second), count=3, strategy=least)
+    assert taken(answer) == []
+    assert set(codes(answer)) == {"InsufficientInstanceCapacity"}
+    assert ground.ec2.describe_instances()["Reservations"] == []
+    ground.control.capacity("m5.large", second, available=3)
+    answer = ground.fleet(("m5.large", first), ("m5.large", second), count=3, strategy=least)
+    assert taken(answer) == [("m5.large", ground.network.subnets[second])] * 3
+
+
+def test_a_least_capacity_needs_one_zone_or_one_type(ground: Ground) -> None:
+    for options, code in (
+        ({"MinTargetCapacity": 2}, "InvalidParameterCombination"),
+        ({"MinTargetCapacity": 3, "SingleInstanceType": True}, "InvalidParameterValue"),
+    ):
+        with pytest.raises(ClientError, match=code):
+            ground.fleet(("m5.large", ZONES[0]), count=2, strategy={"OnDemandOptions": options})
+    both = {"MinTargetCapacity": 2, "SingleInstanceType": True}
+    ground.control.capacity("m5.large", available=1)
+    answer = ground.fleet(("m5.large", ZONES[0]), ("m5.xlarge", ZONES[0]), count=2, strategy={"OnDemandOptions": both})
+    assert {name for name, _ in taken(answer)} == {"m5.xlarge"}
+
+
 def test_a_newer_rule_replaces_an_older_one_of_the_same_name(ground: Ground) -> None:
     ground.control.capacity("c7i-flex.*", available=0)
     assert codes(ground.fleet(("c7i-flex.large", ZONES[0]))) == ["InsufficientInstanceCapacity"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from moto.ec2.exceptions import EC2ClientError
@@ -10,7 +10,7 @@ from moto.ec2.utils import convert_tag_spec, random_fleet_id
 
 from shiplap_lab.emulated_ec2.allocation import CapacityPool, FleetCandidate, order
 from shiplap_lab.emulated_ec2.behaviour import Behaviour
-from shiplap_lab.emulated_ec2.launching import launch
+from shiplap_lab.emulated_ec2.launching import end, launch, no_capacity
 
 
 def create_instant(behaviour: Behaviour, backend: Any, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,12 +27,19 @@ def create_instant(behaviour: Behaviour, backend: Any, request: Mapping[str, Any
         candidates = order(_candidates(behaviour, backend, request, capacity_type), strategy)
     except ValueError as error:
         raise EC2ClientError("InvalidParameterValue", str(error)) from error
+    least = _least(options, int(target["TotalTargetCapacity"]))
     fleet_id = random_fleet_id()
     tags = convert_tag_spec(request.get("TagSpecifications") or [])
     tags["instance"] = {**tags.get("instance", {}), "aws:ec2:fleet-id": fleet_id}
     instances: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []
     missing = int(target["TotalTargetCapacity"])
+    if options.get("SingleAvailabilityZone") or options.get("SingleInstanceType"):
+        candidates = _of_one_kind(candidates, options, least or missing)
+    if least and _room(candidates, missing) < least:
+        refusals = [(item, no_capacity(item.pool)) for item in candidates]
+        errors = [_described(item) | {"ErrorCode": code, "ErrorMessage": message} for item, (code, message) in refusals]
+        candidates = []
     for candidate in candidates:
         launched, refusal = launch(behaviour, backend, candidate, tags, missing)
         missing -= len(launched)
@@ -43,10 +50,51 @@ def create_instant(behaviour: Behaviour, backend: Any, request: Mapping[str, Any
             errors.append(what | {"ErrorCode": refusal[0], "ErrorMessage": refusal[1]})
         if not missing:
             break
+    if int(target["TotalTargetCapacity"]) - missing < least:
+        for instance_id in (name for group in instances for name in group["InstanceIds"]):
+            end(behaviour, backend.get_instance(instance_id))
+        instances = []
     answer = {"FleetId": fleet_id, "Instances": instances, "Errors": errors}
     backend.create_tags([fleet_id], tags.get("fleet", {}))
     behaviour.fleets[fleet_id] = answer
     return answer
+
+
+_MOST_LEAST = 1_000
+
+
+def _least(options: Mapping[str, Any], total: int) -> int:
+    """Return the number of instances below which a fleet launches none. Raises EC2ClientError."""
+    least = int(options.get("MinTargetCapacity") or 0)
+    if not least:
+        return 0
+    if not (options.get("SingleAvailabilityZone") or options.get("SingleInstanceType")):
+        raise EC2ClientError(
+            "InvalidParameterCombination", "MinTargetCapacity needs SingleAvailabilityZone or SingleInstanceType"
+        )
+    if least > min(total, _MOST_LEAST):
+        raise EC2ClientError("InvalidParameterValue", f"MinTargetCapacity {least} is more than can be asked for")
+    return least
+
+
+def _of_one_kind(candidates: Sequence[FleetCandidate], options: Mapping[str, Any], wanted: int) -> list[FleetCandidate]:
+    """Return the candidates of the first zone, type or both that have room for all; else of the one with most."""
+
+    def kind(candidate: FleetCandidate) -> tuple[str, str]:
+        pool = candidate.pool
+        return (
+            pool.zone if options.get("SingleAvailabilityZone") else "",
+            pool.instance_type if options.get("SingleInstanceType") else "",
+        )
+
+    kinds = dict.fromkeys(map(kind, candidates))
+    by_kind = [[item for item in candidates if kind(item) == one] for one in kinds]
+    return max(by_kind, key=lambda items: _room(items, wanted), default=[])
+
+
+def _room(candidates: Iterable[FleetCandidate], wanted: int) -> int:
+    pools = {item.pool: item.available for item in candidates}
+    return min(sum(wanted if left is None else left for left in pools.values()), wanted)
 
 
 def described(behaviour: Behaviour, fleet_ids: list[str]) -> dict[str, Any]:

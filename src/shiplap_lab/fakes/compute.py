@@ -296,9 +296,30 @@ class FakeCompute:
         return shown
 
     def _fulfil(self, request: FleetRequest) -> FleetResult:
+        if not request.at_least:
+            return self._started(request, sorted(request.overrides))
+        zones = dict.fromkeys(override.zone for override in sorted(request.overrides))
+        by_zone = [[item for item in sorted(request.overrides) if item.zone == zone] for zone in zones]
+        able = (overrides for overrides in by_zone if self._room(request, overrides) >= request.at_least)
+        chosen = next(able, None)
+        if chosen is not None:
+            return self._started(request, chosen)
+        short = (
+            OfferingFailure(item.instance_type, item.zone, request.capacity_type, code="InsufficientInstanceCapacity")
+            for item in sorted(request.overrides)
+        )
+        return FleetResult((), tuple(short))
+
+    def _room(self, request: FleetRequest, overrides: Sequence[FleetOverride]) -> int:
+        """How many instances these offerings would give."""
+        kind, wanted = request.capacity_type, request.wanted
+        there = sum(self.capacity.get((item.instance_type, item.zone, kind), wanted) for item in overrides)
+        return min(there, self.quotas.get(kind, there))
+
+    def _started(self, request: FleetRequest, overrides: Sequence[FleetOverride]) -> FleetResult:
         failures = []
         started: list[Instance] = []
-        for override in sorted(request.overrides):
+        for override in overrides:
             offering = (override.instance_type, override.zone, request.capacity_type)
             missing = request.wanted - len(started)
             allowed = self.quotas.get(request.capacity_type, missing)
@@ -352,7 +373,7 @@ class FakeCompute:
 
 def _fingerprint(request: FleetRequest) -> bytes:
     """Return what EC2 compares when a caller repeats a token: the request, without the claims' bookkeeping."""
-    return msgspec.json.encode((request.wanted, request.capacity_type, sorted(request.overrides)))
+    return msgspec.json.encode((request.wanted, request.capacity_type, sorted(request.overrides), request.at_least))
 
 
 class FakeHealth:

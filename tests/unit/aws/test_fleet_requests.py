@@ -89,6 +89,13 @@ def test_templates_are_named_after_their_content() -> None:
     assert name(resolved=msgspec.structs.replace(RESOLVED, security_groups=("sg-2",))) != name()
 
 
+@pytest.mark.parametrize(("capacity_type", "options"), [("on-demand", "OnDemandOptions"), ("spot", "SpotOptions")])
+def test_a_launch_for_all_or_nothing_is_of_one_zone(capacity_type: str, options: str) -> None:
+    asked = parameters_of(request(capacity_type=capacity_type, at_least=4))[options]
+    assert (asked["MinTargetCapacity"], asked["SingleAvailabilityZone"]) == (4, True)
+    assert "MinTargetCapacity" not in parameters_of(request(capacity_type=capacity_type))[options]
+
+
 @pytest.mark.parametrize(
     ("capacity_type", "options", "strategy"),
     [

@@ -151,7 +151,8 @@ class LaunchRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     before the first.
     `answered_at` is when EC2 was first known to have answered another request of this token, 0 if never: no further
     request can make an instance, and those of the first are found by their tag. `owner` is the invocation that may
-    launch until `NodeClaim.deadline_at`.
+    launch until `NodeClaim.deadline_at`. Claims of the same `atomic` are of use only together: a request for them gets
+    all its instances or none; empty for any other.
     """
 
     token: str = ""
@@ -159,6 +160,7 @@ class LaunchRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     requested_from: str = ""
     answered_at: float = 0.0
     owner: str = ""
+    atomic: str = ""
 
 
 class LaunchedInstance(msgspec.Struct, frozen=True, omit_defaults=True):

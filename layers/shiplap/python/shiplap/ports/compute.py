@@ -36,7 +36,8 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     A repetition with the same `token` returns the same instances. `count` is the number of instances, 0 for one per
     claim. It exceeds the number of claims when a launch is repeated and some of its claims have their instance already.
-    `strategy` is the NodePool's own allocation strategy (see `shiplap_annotations`), empty for the default.
+    `strategy` is the NodePool's own allocation strategy (see `shiplap_annotations`), empty for the default. Where fewer
+    than `at_least` instances can be had in one zone, none is launched; 0 takes what there is.
     """
 
     claims: tuple[NodeClaim, ...]
@@ -47,6 +48,7 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     count: int = 0
     strategy: str = ""
+    at_least: int = 0
 
     @property
     def claim(self) -> NodeClaim:

@@ -129,16 +129,21 @@ def parameters(request: FleetRequest, configs: FleetConfigs, token: str, install
     }
     if target == labels.SPOT:
         strategy = _SPOT_STRATEGIES.get(request.strategy, "price-capacity-optimized")
-        wanted["SpotOptions"] = {"AllocationStrategy": strategy}
+        wanted["SpotOptions"] = {"AllocationStrategy": strategy, **_least(request.at_least)}
     elif target == labels.ON_DEMAND:  # of which EC2 knows two: what is best for spot means nothing here
         strategy = _ON_DEMAND_STRATEGIES.get(request.strategy, "lowest-price")
-        wanted["OnDemandOptions"] = {"AllocationStrategy": strategy}
+        wanted["OnDemandOptions"] = {"AllocationStrategy": strategy, **_least(request.at_least)}
     elif target == _RESERVED_CAPACITY:
         wanted["ReservedCapacityOptions"] = {"ReservationTypes": ["interruptible-capacity-reservation"]}
     relaxed = request.claim.plan.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
     if request.node_class.spec.context and not relaxed:  # it is meant for launches as the pool wants them
         wanted["Context"] = request.node_class.spec.context
     return wanted
+
+
+def _least(instances: int) -> dict[str, Any]:
+    """Return the options by which a fleet launches nothing unless one zone has so many instances."""
+    return {"SingleAvailabilityZone": True, "MinTargetCapacity": instances} if instances else {}
 
 
 def launch_tags(request: FleetRequest, install: str) -> dict[str, str]:

@@ -181,7 +181,7 @@ def _shape(claim: NodeClaim) -> bytes:
     attached = [claim.plan.requests.get(resource, 0) > 0 for resource in _ATTACHED]
     kept_off = (claim.plan.taints, claim.plan.startup_taints)
     listed = (claim.plan.instance_types, claim.plan.preferred_spot)
-    return msgspec.json.encode((alone, shape, attached, kept_off, listed), order="deterministic")
+    return msgspec.json.encode((alone, shape, attached, kept_off, listed, claim.launch.atomic), order="deterministic")
 
 
 class FleetOptions(msgspec.Struct, frozen=True):

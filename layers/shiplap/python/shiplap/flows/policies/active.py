@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.registry import flow_of
 from shiplap.ports import DecisionState, OfferingFailure
+from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import PolicyInput, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap.spending.account_counters import CountChange
@@ -74,6 +75,18 @@ class ActivePolicies:
         """Return what is written with the claims, if anything is."""
         found = (policy.counted(launches) for policy in self._policies)
         return next((item for item in found if item is not None), None)
+
+    def incomplete(
+        self, plan: Plan, snapshot: Snapshot, left_out: Collection[str], unproven: Collection[str]
+    ) -> dict[str, str]:
+        """Return the claims of a plan that are of no use without those that are left out, each with the reason.
+
+        Of what is left out, `unproven` waits for a first node of its kind.
+        """
+        found: dict[str, str] = {}
+        for policy in self._policies:
+            found |= policy.incomplete(plan, snapshot, {*left_out, *found}, unproven)
+        return found
 
     def may_commit(self, launches: Launches) -> bool:
         """Write what has to be known before the claims are; False if somebody else was first. Raises StoreError."""

@@ -1,14 +1,21 @@
-"""Gangs within flows."""
+"""Gangs within flows: claims of a gang are launched together or not at all."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from shiplap.flows.policies.policy import DecisionFacts, Policy
+from msgspec.structs import replace
+
+from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.gangs.gang import KnownGangs
 from shiplap.policies.gangs.gangs_settings import GangSettings
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from shiplap.policies.gangs.gang import GangMembers
     from shiplap.policies.gangs.gang_input import GangInput
 
 
@@ -21,3 +28,38 @@ class GangPolicy(Policy):
 
         settings = self.settings.policy(GangSettings) or GangSettings()
         return GangInput(KnownGangs(settings.wait_s))
+
+    def marked(self, launches: Launches) -> Sequence[NodeClaim]:
+        """Return the claims, those of one gang marked as one launch."""
+        gangs = _waiting(launches.snapshot)
+        if not gangs:
+            return launches.records
+        from shiplap.policies.gangs.gang_launches import launched_together  # noqa: PLC0415 - most clusters have no gang
+
+        together = launched_together(launches.planned, gangs)
+        return [
+            replace(claim, launch=replace(claim.launch, atomic=together[claim.name]))
+            if claim.name in together
+            else claim
+            for claim in launches.records
+        ]
+
+    def incomplete(
+        self, plan: Plan, snapshot: Snapshot, left_out: Collection[str], unproven: Collection[str]
+    ) -> Mapping[str, str]:
+        """Return the claims of gangs that would be short without what is left out."""
+        gangs = _waiting(snapshot)
+        if not gangs:
+            return {}
+        from shiplap.policies.gangs.gang_launches import incomplete_gangs  # noqa: PLC0415 - as above
+
+        return incomplete_gangs(plan, gangs, left_out, unproven)
+
+
+def _waiting(snapshot: Snapshot) -> Sequence[GangMembers]:
+    """The gangs that a decision was made for."""
+    from shiplap.policies.gangs.gang_input import GangInput  # noqa: PLC0415 - as above
+    from shiplap.policies.gangs.waiting_gangs import waiting_gangs  # noqa: PLC0415 - as above
+
+    known = snapshot.policy(GangInput)
+    return () if known is None else waiting_gangs(snapshot.view, known.known, snapshot.now)

@@ -6,7 +6,7 @@ What it cannot read or write never keeps pods waiting: the flows count that, log
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -22,7 +22,7 @@ from shiplap.instances.readiness.joins import JoinHistory
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import DecisionState, OfferingFailure
-from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap.spending.account_counters import CountChange
@@ -102,6 +102,15 @@ class Policy:
     def counted(self, launches: Launches) -> CountChange | None:
         """Return what is written with the claims, if anything is."""
         return None
+
+    def incomplete(
+        self, plan: Plan, snapshot: Snapshot, left_out: Collection[str], unproven: Collection[str]
+    ) -> Mapping[str, str]:
+        """Return the claims of a plan that are of no use without those that are left out, each with the reason.
+
+        Of what is left out, `unproven` waits for a first node of its kind.
+        """
+        return {}
 
     def may_commit(self, launches: Launches) -> bool:
         """Write what has to be known before the claims are; False if somebody else was first. Raises StoreError."""

@@ -160,6 +160,7 @@ def _launch(
         token=claims[0].launch.token,
         count=count,
         strategy=attempt.strategies.get(claims[0].plan.node_pool, options.strategy),
+        at_least=count if claims[0].launch.atomic else 0,
     )
     if claims[0].cause.first_event_at:
         context.meter.count("EventToLaunch", context.clock.now() - claims[0].cause.first_event_at, "Seconds")
@@ -214,6 +215,8 @@ def within_reservation(
     granted = context.state.take_reserved(chosen, claims[0].launch.token, len(claims), available, context.clock.now())
     if granted == len(claims):
         return claims, LaunchOutcome()
+    if claims[0].launch.atomic:  # a part is of no use, and somebody else may use it
+        granted = context.state.take_reserved(chosen, claims[0].launch.token, 0, available, context.clock.now())
     return claims[:granted], _failed(claims[granted:], f"capacity reservation {chosen} is used up", types, context)
 
 

@@ -224,7 +224,7 @@ class _LaunchLimits:
     """The limits that keep claims of one round's plan from being launched.
 
     `unschedulable` holds pods of claims that are left out, with the reason; `awaiting_join` counts claims that wait for
-    a first node of their AMI to join.
+    a first node of their AMI to join; `unproven` names all that wait for a first node.
     """
 
     def __init__(
@@ -237,6 +237,7 @@ class _LaunchLimits:
     ) -> None:
         self.unschedulable: tuple[Unschedulable, ...] = ()
         self.awaiting_join = 0
+        self.unproven: set[str] = set()
         self._settings = settings
         self._context = context
         self._priced = priced
@@ -307,6 +308,7 @@ class _LaunchLimits:
             about = {"cluster": self._settings.name, "reason": unschedulable[0].message}
             _LOG.info("%d claims wait for a node to run a pod of theirs", len(planned) - len(kept), extra=about)
             self.unschedulable += unschedulable
+            self.unproven |= {claim.name for claim in planned}.difference(claim.name for claim in kept)
         return kept
 
     def launchable(self, claims: Sequence[NodeClaim], market: OfferingMarket) -> list[Sequence[NodeClaim]]:
@@ -325,6 +327,8 @@ class _LaunchLimits:
         kept = unproven.within_ami_limits(groups, in_flight, self._amis, self._priced.types_for)
         self.awaiting_join = sum(map(len, groups)) - sum(map(len, kept))
         if self.awaiting_join:
+            before, after = ({claim.name for group in some for claim in group} for some in (groups, kept))
+            self.unproven |= before - after
             self._context.meter.count("ClaimsWithoutProof", self.awaiting_join)
             about = {"cluster": self._settings.name, "amis": sorted(self._amis)}
             _LOG.info("%d claims wait for a first node to join", self.awaiting_join, extra=about)
@@ -518,6 +522,8 @@ class _Run:
         planned = limits.committable(with_objects(records, self._standalone) if self._standalone else records)
         self._unschedulable += limits.unschedulable
         launchable = limits.launchable(self._first(planned), self._market)
+        if sum(map(len, launchable)) < len(decision.node_claims):
+            launchable = self._of_use(launchable, decision, priced, limits)
         groups = [with_token(claims, priced.snapshot.epoch, self._settings.install) for claims in launchable]
         committed = [claim for claims in groups for claim in claims]
         if not committed:
@@ -533,6 +539,26 @@ class _Run:
         self._record(priced, decision)  # no launch waits for it
         self._note_launched_room(decision)
         return finished and len(committed) + limits.awaiting_join == len(planned) and not decision.unsettled
+
+    def _of_use(
+        self,
+        launchable: Sequence[Sequence[NodeClaim]],
+        decision: Plan,
+        priced: PricedSnapshot,
+        limits: _LaunchLimits,
+    ) -> list[Sequence[NodeClaim]]:
+        """The launches without claims that are of no use, because others of the plan are not launched now."""
+        left_out = {claim.name for claim in decision.node_claims}.difference(
+            claim.name for claims in launchable for claim in claims
+        )
+        useless = self._policies.incomplete(decision, priced.snapshot, left_out, limits.unproven)
+        if not useless:
+            return list(launchable)
+        self._context.meter.count("ClaimsHeldBack", len(useless))
+        waiting = (claim for claim in decision.node_claims if claim.name in useless)
+        self._unschedulable += tuple(Unschedulable(pod, useless[claim.name]) for claim in waiting for pod in claim.pods)
+        kept = ([claim for claim in claims if claim.name not in useless] for claims in launchable)
+        return [claims for claims in kept if claims]
 
     def _first(self, planned: Sequence[NodeClaim]) -> Sequence[NodeClaim]:
         """As many claims as are launched at once, domain by domain."""

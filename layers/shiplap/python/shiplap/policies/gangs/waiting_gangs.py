@@ -20,7 +20,7 @@ _SEVERAL = 2
 
 
 def waiting_gangs(view: ClusterView, known: KnownGangs, now: float) -> tuple[GangMembers, ...]:
-    """Return the gangs of more than one pod that need nodes: by priority, then by age, then by name.
+    """Return the gangs of more than one pod that need nodes: those that run, then by priority, age and name.
 
     A gang is left out while scheduling gates hold all of it back, and once the members that it needs have a node.
     """
@@ -139,6 +139,7 @@ def _unknown_topology(gang: Gang) -> str:
     return f"all members on one node ({gang.topology}) is not supported: require pod affinity instead"
 
 
-def _turn(members: GangMembers) -> tuple[int, str, str]:
+def _turn(members: GangMembers) -> tuple[bool, int, str, str]:
+    """What a gang that runs has lost comes first."""
     gang = members.gang
-    return -gang.priority, gang.created_at, gang.key
+    return not members.placed, -gang.priority, gang.created_at, gang.key
