@@ -90,22 +90,27 @@ class _GangSearch:
         self, gangs: Sequence[GangMembers], before: Sequence[_Choice], *, is_short: bool = False
     ) -> list[_Choice]:
         """The gangs that fit beside those before them; with `is_short` it is known that not all of them do."""
+        gangs = [members for members in gangs if not self._is_known_short(members)]
         if len(gangs) <= 1:
             return self._alone(gangs[0], before) if gangs else []
         if not is_short and self._plans_left > 0 and not any(members.gang.topology for members in gangs):
             choices = [*before, *map(_Choice, gangs)]
             if _are_whole(self.plan(choices, is_trial=True), choices):
                 return choices[len(before) :]
-        half = (len(gangs) + 1) // 2
+        half = 1 if is_short else (len(gangs) + 1) // 2  # often all are equal, and not even the first fits
         first = self.admitted(gangs[:half], before)
         return [*first, *self.admitted(gangs[half:], [*before, *first])]
 
+    def _is_known_short(self, members: GangMembers) -> bool:
+        """True, and the gang is refused, if an equal one found no room."""
+        wants = _wants(members) if self._short else None
+        known = self._short.get(wants) if wants is not None else None
+        if known is not None:
+            self._refused[id(members)] = known
+        return known is not None
+
     def _alone(self, members: GangMembers, before: Sequence[_Choice]) -> list[_Choice]:
         """The gang, in the zone where the plan is cheapest if its members share one; nothing where it is short."""
-        wants = _wants(members)
-        if wants is not None and wants in self._short:
-            self._refused[id(members)] = self._short[wants]
-            return []
         found: list[tuple[float, str]] = []
         refusals: list[tuple[int, str, _Refusal]] = []
         zones = self._zones(members)
@@ -127,6 +132,7 @@ class _GangSearch:
             return [_Choice(members, min(found)[1])]
         refusal = min(refusals, key=lambda item: item[:2])[2]
         self._refused[id(members)] = refusal
+        wants = _wants(members)
         if wants is not None and self._plans_left > 0:
             self._short[wants] = refusal
         return []
