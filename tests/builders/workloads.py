@@ -13,7 +13,12 @@ from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster
 from shiplap_lab.fakes.signals import FakeClock
 
 GIB = 2**30
-KINDS = {"deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet", "jobs": "Job"}
+KINDS = {
+    "deployments": "Deployment",
+    "replicasets": "ReplicaSet",
+    "statefulsets": "StatefulSet",
+    "daemonsets": "DaemonSet",
+}
 
 
 def workload_object(
@@ -39,6 +44,18 @@ def workload_object(
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
             **spec,
         },
+    }
+
+
+def job_object(name: str = "work", *command: str, policy: str = "Never", **spec: Any) -> dict[str, Any]:
+    """A Job whose pods run a command."""
+    container = {"name": "main", "image": "busybox", "command": list(command)}
+    template = {"spec": {"containers": [container], "restartPolicy": policy}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"template": template, **spec},
     }
 
 

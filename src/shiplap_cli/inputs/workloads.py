@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod
 from shiplap.kubernetes.related_objects import PersistentVolumeClaim
-from shiplap_cli.inputs.pod_templates.made_pods import TEMPLATE_HASH, made_pods, missing_places
+from shiplap_cli.inputs.pod_templates.made_pods import made_pods, missing_places
 from shiplap_cli.inputs.pod_templates.workload_objects import KINDS, Workload
+from shiplap_lab.cluster_simulator.workloads.workload_labels import TEMPLATE_HASH
 
 MOST_PODS = 100_000
 """So many pods may be added; more are a mistake in a number."""

@@ -230,6 +230,23 @@ _REPLICAS = (
     TableColumn("Ready", _field("status.readyReplicas", 0)),
 )
 
+
+def _job_duration(item: Object, now: float) -> Cell:
+    try:
+        began = epoch(str(_at(item, "status.startTime")))
+    except ValueError:
+        return ""
+    ended = _at(item, "status.completionTime")
+    return duration((epoch(str(ended)) if ended else now) - began)
+
+
+def _job_status(item: Object, _now: float) -> Cell:
+    for kind in ("Complete", "Failed", "Suspended"):
+        if _condition(kind)(item, 0) == "True":
+            return kind
+    return "Running"
+
+
 COLUMNS: dict[str, tuple[TableColumn, ...]] = {
     "pods": (
         _NAME,
@@ -287,6 +304,21 @@ COLUMNS: dict[str, tuple[TableColumn, ...]] = {
         _AGE,
         *_CONTAINERS,
         _SELECTOR,
+    ),
+    "jobs": (
+        _NAME,
+        TableColumn("Status", _job_status),
+        TableColumn("Completions", _ratio("status.succeeded", "spec.completions")),
+        TableColumn("Duration", _job_duration),
+        _AGE,
+        *_CONTAINERS,
+        _SELECTOR,
+    ),
+    "controllerrevisions": (
+        _NAME,
+        TableColumn("Controller", _joined("metadata.ownerReferences", "name")),
+        TableColumn("Revision", _field("revision", 0)),
+        _AGE,
     ),
     "nodepools": (
         _NAME,

@@ -14,7 +14,8 @@ from shiplap.kubernetes.selectors import matches
 from shiplap_lab.api_server.api_resources import RESOURCES
 from shiplap_lab.api_server.changelog import Object
 
-WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "daemonsets"})
+_JOBS = "jobs"
+WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "daemonsets", _JOBS})
 _MOST = 2**31 - 1
 _ROLLING = {"type": "RollingUpdate"}
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -35,13 +36,20 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "updateStrategy": {**_ROLLING, "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
         "revisionHistoryLimit": 10,
     },
+    _JOBS: {"parallelism": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False},
 }
 _COUNTS = (
     "replicas",
     "minReadySeconds",
     "revisionHistoryLimit",
     "progressDeadlineSeconds",
+    "parallelism",
+    "completions",
+    "backoffLimit",
+    "activeDeadlineSeconds",
+    "ttlSecondsAfterFinished",
 )
+_FIXED_OF_JOBS = ("completions", "completionMode", "selector", "template")
 
 
 def admitted(plural: str, item: Object, before: Object | None) -> Object:
@@ -52,7 +60,12 @@ def admitted(plural: str, item: Object, before: Object | None) -> Object:
     """
     if plural not in WORKLOADS:
         return item
-    item = {**item, "spec": _defaulted(item.get("spec") or {}, _DEFAULTS[plural])}
+    given = item.get("spec") or {}
+    if plural == _JOBS and given.get("completions") is None and given.get("parallelism") is None and before is None:
+        given = {**given, "completions": 1}
+    item = {**item, "spec": _defaulted(given, _DEFAULTS[plural])}
+    if plural == _JOBS and before is None:
+        item = _selected_by_itself(item)
     problems = [*_problems(plural, item, before)]
     if problems:
         resource, name = RESOURCES[plural], item["metadata"].get("name", "")
@@ -80,7 +93,10 @@ def _problems(plural: str, item: Object, before: Object | None) -> Iterator[str]
     for name in _COUNTS:
         if not _is_count(spec.get(name, 0)):
             yield f"spec.{name}: Invalid value: {spec[name]!r}: must be a whole number from 0 to {_MOST}"
-    yield from _template_problems(spec)
+    yield from _template_problems(spec, ("Never", "OnFailure") if plural == _JOBS else ("Always",))
+    if plural == _JOBS:
+        yield from _job_problems(spec, before)
+        return
     strategy = "strategy" if plural == "deployments" else "updateStrategy"
     yield from _strategy_problems(f"spec.{strategy}", spec.get(strategy), plural)
     if before is not None and plural != "statefulsets" and before["spec"].get("selector") != spec.get("selector"):
@@ -111,7 +127,31 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
 
 
-def _template_problems(spec: Object) -> Iterator[str]:
+def _selected_by_itself(item: Object) -> Object:
+    """A Job whose pods carry its uid, by which it selects them; only `manualSelector` leaves that to its author."""
+    spec = item["spec"]
+    template = spec.get("template")
+    if spec.get("manualSelector") or not isinstance(template, dict):
+        return item
+    metadata, uid, name = template.get("metadata") or {}, item["metadata"]["uid"], item["metadata"]["name"]
+    own = {"controller-uid": uid, "job-name": name}
+    added = {**own, **{f"batch.kubernetes.io/{key}": value for key, value in own.items()}}
+    labelled = {**template, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **added}}}
+    selector = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    return {**item, "spec": {**spec, "selector": selector, "template": labelled}}
+
+
+def _job_problems(spec: Object, before: Object | None) -> Iterator[str]:
+    if spec.get("completionMode") not in ("NonIndexed", "Indexed"):
+        yield f'spec.completionMode: Unsupported value: "{spec.get("completionMode")}"'
+    if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
+        yield "spec.completions: Required value: when completion mode is Indexed"
+    for name in _FIXED_OF_JOBS if before is not None else ():
+        if before is not None and before["spec"].get(name) != spec.get(name):
+            yield f"spec.{name}: Invalid value: field is immutable"
+
+
+def _template_problems(spec: Object, policies: tuple[str, ...]) -> Iterator[str]:
     template, selector = spec.get("template"), spec.get("selector")
     if not isinstance(template, dict):
         yield "spec.template: Required value"
@@ -131,10 +171,10 @@ def _template_problems(spec: Object) -> Iterator[str]:
                 )
         except (msgspec.ValidationError, ValueError) as error:
             yield f"spec.selector: Invalid value: {error}"
-    yield from template_pod_problems(template, ("Always",))
+    yield from _pod_problems(template, policies)
 
 
-def template_pod_problems(template: Object, policies: tuple[str, ...]) -> Iterator[str]:
+def _pod_problems(template: Object, policies: tuple[str, ...]) -> Iterator[str]:
     """Yield why no pod can be made of a template: containers, restart policy, quantities."""
     pod = template.get("spec") or {}
     if not pod.get("containers"):

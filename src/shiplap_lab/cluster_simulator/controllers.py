@@ -30,10 +30,19 @@ _TEMPLATE = ("namespace", "labels", "annotations", "ownerReferences")
 
 
 class DaemonSetController:
-    """Keeps one pod of each DaemonSet on every node it belongs on; kube-scheduler binds it there."""
+    """Keeps one pod of each DaemonSet on every node it belongs on; kube-scheduler binds it there.
 
-    def __init__(self, server: ApiServer, informer: Informer) -> None:
+    `marks` are labels that its pods get beside their template's.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        informer: Informer,
+        marks: Callable[[dict[str, Any]], dict[str, str]] = lambda _daemon_set: {},
+    ) -> None:
         self._server = server
+        self._marks = marks
         self._informer = informer
         self._present: dict[str, tuple[str, str]] = {}
         self._stale = False
@@ -46,6 +55,8 @@ class DaemonSetController:
         self._stale = False
         present = set(self._present.values())
         for _, daemon_set in sorted(self._informer.daemon_sets.items()):
+            if daemon_set.metadata.deletion_timestamp:
+                continue
             for name, node in sorted(self._informer.nodes.items()):
                 if (daemon_set.metadata.uid, name) not in present and belongs(daemon_set, node):
                     self._create(daemon_set, name)
@@ -54,7 +65,7 @@ class DaemonSetController:
         if plural != "pods":
             self._stale = True
         elif isinstance(after, Pod) and (owner := _owner(after, "DaemonSet")) is not None:
-            self._present[key] = (owner.uid, _wanted_node(after.spec.affinity) or after.spec.node_name)
+            self._present[key] = (owner.uid, wanted_node(after.spec.affinity) or after.spec.node_name)
         elif self._present.pop(key, None) is not None:
             self._stale = True
 
@@ -72,9 +83,13 @@ class DaemonSetController:
             "uid": metadata.uid,
             "controller": True,
         }
-        labels = (template.get("metadata") or {}).get("labels") or {}
+        labels = {**((template.get("metadata") or {}).get("labels") or {}), **self._marks(stored)}
         pod = {
-            "metadata": {"name": f"{metadata.name}-{node}", "labels": labels, "ownerReferences": [owner]},
+            "metadata": {
+                "name": f"{metadata.name}-{node}",
+                "labels": labels,
+                "ownerReferences": [owner],
+            },
             "spec": spec,
         }
         self._server.create("pods", pod, metadata.namespace)
@@ -220,7 +235,8 @@ def _pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:
     return {**affinity, "nodeAffinity": node_affinity}
 
 
-def _wanted_node(affinity: Any) -> str:
+def wanted_node(affinity: Any) -> str:
+    """The node to which a daemon pod's affinity pins it; empty without one."""
     required = affinity.node_affinity.required if affinity and affinity.node_affinity else None
     for term in required.node_selector_terms if required else ():
         for field in term.match_fields:

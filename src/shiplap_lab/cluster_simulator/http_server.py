@@ -17,11 +17,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict, TooManyRequests
+from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict, ObjectNotFound, TooManyRequests
 from shiplap_lab.api_server.api_resources import RESOURCES
 from shiplap_lab.api_server.bodies.field_checks import check_fields
 from shiplap_lab.api_server.bodies.json_patches import json_patch
 from shiplap_lab.api_server.bodies.protobuf_bodies import MEDIA_TYPE, decoded_protobuf
+from shiplap_lab.api_server.bodies.server_side_apply import applied
 from shiplap_lab.api_server.discovery import discovery_document
 from shiplap_lab.api_server.openapi import openapi_document
 from shiplap_lab.api_server.printed_tables import table, wants_table
@@ -46,6 +47,8 @@ _REASONS = {
 }
 _MERGES = {"application/merge-patch+json": False, "application/strategic-merge-patch+json": True}
 """Types of merge patches, and whether they are strategic."""
+
+_APPLY = "application/apply-patch+yaml"
 
 _FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 """By the propagation policy of a deletion."""
@@ -326,6 +329,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return result
 
             return api.change(plural, name, changed, namespace, subresource=request.subresource, admit=admitted)
+        if kind == _APPLY and not request.subresource:
+            return self._apply(request, raw, query)
         if kind not in _MERGES:
             raise _unsupported(kind)
         body, strategic = _decoded(raw), _MERGES[kind]
@@ -333,6 +338,28 @@ class _Handler(BaseHTTPRequestHandler):
         return api.patch(
             plural, name, body, namespace, strategic=strategic, subresource=request.subresource, admit=admitted
         )
+
+    def _apply(self, request: ApiRequest, raw: bytes, query: dict[str, str]) -> dict[str, Any]:
+        """Server-side apply. It creates what is not there."""
+        api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
+        manager, force = query.get("fieldManager", ""), query.get("force") == "true"
+        if not manager:
+            raise ClusterError("fieldManager: Required value: is required for apply patch", status=400)
+        body = _decoded(raw, msgspec.yaml.decode)
+        check_fields(plural, body, query)
+        named = {**(body.get("metadata") or {}), "name": name}
+        config, kind = {**body, "metadata": named}, RESOURCES[plural].kind
+        with api.at_once():
+            try:
+                api.get(plural, name, namespace)
+            except ObjectNotFound:
+                made = applied(None, config, kind, manager, force=force)
+                return api.create(plural, made, namespace, admit=admitted)
+
+            def changed(current: dict[str, Any]) -> dict[str, Any]:
+                return applied(current, config, kind, manager, force=force)
+
+            return api.change(plural, name, changed, namespace, admit=admitted)
 
     def _scale(self, request: ApiRequest, body: dict[str, Any]) -> dict[str, Any]:
         api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
@@ -401,16 +428,16 @@ def _number(query: dict[str, str], name: str) -> int:
     return int(text)
 
 
-def _decoded(body: bytes) -> dict[str, Any]:
-    decoded = _json(body) if body else {}
+def _decoded(body: bytes, read: Callable[[bytes], Any] = msgspec.json.decode) -> dict[str, Any]:
+    decoded = _json(body, read) if body else {}
     if not isinstance(decoded, dict):
         raise ClusterError("the request body is not a JSON object", status=400)
     return decoded
 
 
-def _json(body: bytes) -> Any:
+def _json(body: bytes, read: Callable[[bytes], Any] = msgspec.json.decode) -> Any:
     try:
-        return msgspec.json.decode(body)
+        return read(body)
     except msgspec.DecodeError as error:
         raise ClusterError(f"the request body is not a JSON object: {error}", status=400) from error
 

@@ -19,7 +19,7 @@ from shiplap_lab.cluster_simulator.informer import Informer, Kept
 from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler
 from shiplap_lab.cluster_simulator.kubelet import Kubelets, M, NodeSource
 from shiplap_lab.cluster_simulator.machines import BootedMachines, Delays, Hardware, Machine
-from shiplap_lab.cluster_simulator.workloads.workload_controllers import WorkloadControllers
+from shiplap_lab.cluster_simulator.workloads.workload_controllers import WorkloadControllers, daemon_pod_labels
 
 _STEP_S = 0.05
 
@@ -52,7 +52,8 @@ class SimulatedCluster(Generic[M]):
         self.replicas = ReplicaController(
             server, self.informer, adopts=lambda uid: recreate_pods and not self._is_stored(uid)
         )
-        self._daemon_sets = DaemonSetController(server, self.informer)
+        marks = daemon_pod_labels if workloads else lambda _daemon_set: {}
+        self._daemon_sets = DaemonSetController(server, self.informer, marks)
         self.scheduler = Scheduler(server, most=most, events=scheduling_events)
         self._events, self._is_down = events, is_down
         self._waiting: dict[str, Pod] = {}

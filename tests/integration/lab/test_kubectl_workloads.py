@@ -20,7 +20,7 @@ from tests.integration.lab.http_requests import HttpRequests
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 STRICT = "fieldManager=kubectl&fieldValidation=Strict"
 STRATEGIC, MERGE = "application/strategic-merge-patch+json", "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
+JSON_PATCH, APPLY = "application/json-patch+json", "application/apply-patch+yaml"
 
 
 @pytest.fixture
@@ -72,6 +72,23 @@ def test_the_requests_of_apply_scale_restart_and_undo(world: WorkloadWorld, requ
         world.settle()
 
 
+def test_server_side_apply_creates_changes_and_takes_back(world: WorkloadWorld, requests: HttpRequests) -> None:
+    where = f"{DEPLOYMENTS}/web?fieldManager=kubectl&fieldValidation=Strict"
+    body = workload_object(paused=False)
+    status, made = requests.ask("PATCH", where, msgspec.yaml.encode(body), APPLY)
+    assert (status, made["metadata"]["generation"], made["spec"]["paused"]) == (200, 1, False)
+    world.settle()
+    del body["spec"]["paused"]
+    changed = requests.ask("PATCH", where, body, APPLY)[1]
+    assert ("paused" in changed["spec"], changed["status"]["readyReplicas"]) == (False, 3)
+    assert requests.ask("PATCH", where, body, APPLY)[1]["metadata"] == changed["metadata"]
+    other = where.replace("fieldManager=kubectl", "fieldManager=other")
+    body["spec"]["replicas"] = 5
+    code, answer = requests.ask("PATCH", other, body, APPLY)
+    assert (code, 'conflict with "kubectl": .spec.replicas' in answer["message"]) == (409, True)
+    assert requests.ask("PATCH", f"{other}&force=true", body, APPLY)[1]["spec"]["replicas"] == 5
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "kind", "status", "words"),
     [
@@ -86,6 +103,10 @@ def test_the_requests_of_apply_scale_restart_and_undo(world: WorkloadWorld, requ
         ("PATCH", f"{DEPLOYMENTS}/web", [{"op": "add", "path": "", "value": 3}], JSON_PATCH, 400, "object"),
         ("PATCH", f"{DEPLOYMENTS}/web/exec", {}, MERGE, 405, "method"),
         ("POST", DEPLOYMENTS, b"[" * 100_000, "application/json", 400, "nested too deeply"),
+        ("PATCH", f"{DEPLOYMENTS}/web", {}, APPLY, 400, "fieldManager"),
+        ("PATCH", f"{DEPLOYMENTS}/web?fieldManager=a", b"{", APPLY, 400, "not a JSON object"),
+        ("PATCH", f"{DEPLOYMENTS}/web?{STRICT}", {"spec": {"replica": 1}}, APPLY, 400, '"spec.replica"'),
+        ("PATCH", f"{DEPLOYMENTS}/b?{STRICT}", {"spec": {}}, APPLY, 422, "spec.template: Required value"),
         ("POST", DEPLOYMENTS, b"k8s", "application/vnd.kubernetes.protobuf", 400, "protobuf"),
         ("DELETE", f"{DEPLOYMENTS}/none", {"propagationPolicy": "Orphan"}, "application/json", 404, "not found"),
     ],
@@ -142,6 +163,9 @@ def kubectl(world: WorkloadWorld, tmp_path: Path) -> Iterator[Kubectl]:
 ROLLOUTS = (
     ("create deployment other --image=pause", "deployment.apps/other created"),
     ("delete deployment other", "deleted"),
+    ("apply --server-side -f agent.json", "daemonset.apps/agent serverside-applied"),
+    ("apply --server-side -f agent.json", "daemonset.apps/agent serverside-applied"),
+    ("delete ds agent", "deleted"),
     ("apply -f web.json", "deployment.apps/web created"),
     ("rollout status deploy/web --timeout=50s", "successfully rolled out"),
     ("get deploy,rs,pods", "3/3"),
@@ -158,12 +182,28 @@ ROLLOUTS = (
     ("rollout resume deploy/web", "resumed"),
     ("describe deploy web", "Scaled up replica set web-"),
     ("delete deploy web --cascade=foreground --timeout=50s", "deleted"),
+    ("apply -f db.json", "statefulset.apps/db created"),
+    ("rollout status sts/db --timeout=50s", "roll out complete: 3 new pods"),
+    ("set image sts/db main=pause:2", "image updated"),
+    ("rollout undo sts/db", "rolled back"),
+    ("rollout status sts/db --timeout=50s", "complete"),
+    ("apply -f agent.json", "daemonset.apps/agent created"),
+    ("rollout status ds/agent --timeout=50s", "successfully rolled out"),
+    ("create job work --image=pause -- sleep 5", "job.batch/work created"),
+    ("wait --for=condition=complete job/work --timeout=50s", "condition met"),
+    ("get jobs,sts,ds", "Complete"),
+    ("delete sts,ds,jobs --all --cascade=foreground --timeout=50s", "deleted"),
     ("get all", ""),
 )
 
 
 def test_a_real_kubectl_rolls_out_and_back(world: WorkloadWorld, kubectl: Kubectl, tmp_path: Path) -> None:
-    (tmp_path / "web.json").write_bytes(msgspec.json.encode(workload_object(cpu="100m")))
+    for body in (
+        workload_object(cpu="100m"),
+        workload_object("db", plural="statefulsets"),
+        workload_object("agent", None, plural="daemonsets"),
+    ):
+        (tmp_path / f"{body['metadata']['name']}.json").write_bytes(msgspec.json.encode(body))
     for command, words in ROLLOUTS:
         done = kubectl(command)
         assert (done.returncode, words in done.stdout) == (0, True), (command, done.stdout, done.stderr)

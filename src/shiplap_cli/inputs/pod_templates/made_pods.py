@@ -18,14 +18,16 @@ from shiplap.kubernetes.objects import (
 )
 from shiplap.kubernetes.related_objects import PersistentVolumeClaim
 from shiplap_cli.inputs.pod_templates.workload_objects import Workload
-
-TEMPLATE_HASH = "pod-template-hash"
-_JOB_NAMES = ("job-name", "batch.kubernetes.io/job-name")
-_JOB_UIDS = ("controller-uid", "batch.kubernetes.io/controller-uid")
-_JOB_INDEX = "batch.kubernetes.io/job-completion-index"
-_REVISION_HASH = "controller-revision-hash"
-_POD_NAME = "statefulset.kubernetes.io/pod-name"
-_POD_INDEX = "apps.kubernetes.io/pod-index"
+from shiplap_lab.cluster_simulator.workloads.workload_labels import (
+    JOB_INDEX,
+    JOB_NAMES,
+    JOB_UIDS,
+    POD_INDEX,
+    POD_NAME,
+    REVISION_HASH,
+    TEMPLATE_HASH,
+    free_indexes,
+)
 
 
 def missing_places(workload: Workload, living: Sequence[Pod]) -> Iterator[int]:
@@ -39,23 +41,12 @@ def missing_places(workload: Workload, living: Sequence[Pod]) -> Iterator[int]:
     if workload.ended is None:
         free = (place for place in range(1, missing + len(names) + 1) if f"{workload.name}-{place}" not in names)
     else:
-        free = _free_indexes(workload.ended, {_index_of(pod) for pod in living})
+        free = free_indexes(workload.ended, {_index_of(pod) for pod in living})
     return islice(free, missing)
 
 
-def _free_indexes(ended: Iterable[tuple[int, int]], running: set[str]) -> Iterator[int]:
-    place = 0
-    for first, last in ended:
-        yield from (index for index in range(place, first) if str(index) not in running)
-        place = max(place, last + 1)
-    while True:
-        if str(place) not in running:
-            yield place
-        place += 1
-
-
 def _index_of(pod: Pod) -> str:
-    return pod.metadata.annotations.get(_JOB_INDEX, "") or pod.metadata.labels.get(_JOB_INDEX, "")
+    return pod.metadata.annotations.get(JOB_INDEX, "") or pod.metadata.labels.get(JOB_INDEX, "")
 
 
 def made_pods(
@@ -97,20 +88,20 @@ def _labels_of_all(workload: Workload, living: Sequence[Pod], replica_sets: Sequ
         case "Deployment":
             return {TEMPLATE_HASH: _template_hash(workload, living, replica_sets)}
         case "StatefulSet":
-            return {_REVISION_HASH: workload.revision or _stand_in(workload)}
+            return {REVISION_HASH: workload.revision or _stand_in(workload)}
         case "Job" | "CronJob" if workload.labels_itself:
             stand_in = _stand_in(workload)
             # The Job of the next run of a CronJob is named after a time that nobody knows yet.
             name, uid = (workload.name, workload.uid) if workload.kind == "Job" else (f"{workload.name}-{stand_in}", "")
-            added = dict.fromkeys(_JOB_NAMES, name) | dict.fromkeys(_JOB_UIDS, uid or stand_in)
+            added = dict.fromkeys(JOB_NAMES, name) | dict.fromkeys(JOB_UIDS, uid or stand_in)
             return {key: value for key, value in added.items() if key not in workload.template.metadata.labels}
     return {}
 
 
 def _labels_of_one(workload: Workload, place: int) -> dict[str, str]:
     if workload.kind == "StatefulSet":
-        return {_POD_NAME: f"{workload.name}-{place}", _POD_INDEX: str(place)}
-    return {_JOB_INDEX: str(place)} if workload.ended is not None else {}
+        return {POD_NAME: f"{workload.name}-{place}", POD_INDEX: str(place)}
+    return {JOB_INDEX: str(place)} if workload.ended is not None else {}
 
 
 def _template_hash(workload: Workload, living: Sequence[Pod], replica_sets: Sequence[Workload]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 from msgspec.structs import replace
 
@@ -12,6 +10,7 @@ from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.related_objects import PersistentVolumeClaim
 from shiplap.manifests.files.documents import Document
 from shiplap_cli.inputs.object_validation import invalid_field, pod_spec_problems, raise_first, typed_object
+from shiplap_lab.cluster_simulator.workloads.workload_labels import IndexRange, index_ranges
 
 _JOB_CONTROLLER = "kubernetes.io/job-controller"
 """`managedBy` of a Job whose pods Kubernetes makes."""
@@ -83,10 +82,6 @@ class _CronJobSpec(_Fields, frozen=True):
 class _CronJob(_Fields, frozen=True):
     metadata: ObjectMeta
     spec: _CronJobSpec = _CronJobSpec()
-
-
-IndexRange = tuple[int, int]
-"""The first and the last of consecutive indexes."""
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -192,17 +187,10 @@ def _ended_indexes(document: Document, spec: _JobSpec, status: _JobStatus) -> tu
     ranges: list[IndexRange] = []
     for field, text in (("completedIndexes", status.completed_indexes), ("failedIndexes", status.failed_indexes)):
         try:
-            ranges += _index_ranges(text)
+            ranges += index_ranges(text)
         except ValueError as error:
             raise invalid_field(document, f"status.{field}", f"{text[:40]!r} are no indexes such as 0,2-4") from error
     return tuple(sorted(ranges))
-
-
-def _index_ranges(text: str) -> Iterator[IndexRange]:
-    """The ranges of a text such as `0,2-4`. Raises ValueError."""
-    for part in filter(None, text.split(",")):
-        first, dash, last = part.partition("-")
-        yield int(first), int(last if dash else first)
 
 
 def _wanted_by_job(spec: _JobSpec, status: _JobStatus, ended: tuple[IndexRange, ...] | None) -> int:

@@ -14,7 +14,7 @@ from shiplap.kubernetes.objects import TERMINAL_PHASES, LabelSelector, OwnerRefe
 from shiplap.kubernetes.selectors import matches
 from shiplap.kubernetes.timestamps import epoch, rfc3339
 from shiplap_lab.api_server.changelog import Object
-from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.api_server.server import ApiServer, ListOptions
 
 Spec = TypeVar("Spec", bound=msgspec.Struct)
 
@@ -147,8 +147,12 @@ class ControllerClient:
             self.delete("pods", pod.metadata.name, pod.metadata.namespace)
 
     def event(self, item: Object, reason: str, message: str, kind: str = "Normal") -> None:
-        """Tell people what was done about an object."""
+        """Tell people what was done about an object; a warning only once."""
         metadata, moment = item["metadata"], rfc3339(self.now)
+        if kind == "Warning":
+            told = self.server.list("events", ListOptions(metadata["namespace"], "", f"reason={reason}")).items
+            if any(each["involvedObject"].get("uid") == metadata["uid"] for each in told):
+                return
         involved = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion")}
         body = {
             "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},

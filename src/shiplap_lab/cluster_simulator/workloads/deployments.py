@@ -14,11 +14,11 @@ from shiplap_lab.cluster_simulator.workloads.condition_lists import Condition, c
 from shiplap_lab.cluster_simulator.workloads.controller_client import ControllerClient, is_active, owner_reference
 from shiplap_lab.cluster_simulator.workloads.deployment_rollout import SetSize, next_sizes
 from shiplap_lab.cluster_simulator.workloads.templated_pods import template_hash
+from shiplap_lab.cluster_simulator.workloads.workload_labels import TEMPLATE_HASH
 from shiplap_lab.cluster_simulator.workloads.workload_specs import DeploymentSpec, surge_and_unavailable
 
 PLURAL = "deployments"
 _SETS = "replicasets"
-_HASH = "pod-template-hash"
 _REVISION = "deployment.kubernetes.io/revision"
 _CHANGE_CAUSE = "kubernetes.io/change-cause"
 
@@ -53,7 +53,7 @@ def reconcile_deployment(client: ControllerClient, item: Object) -> None:
 def _sets_of(client: ControllerClient, item: Object, spec: DeploymentSpec) -> _Sets:
     wanted = template_hash(item["spec"]["template"])
     found = sorted(client.adopted(_SETS, item, spec.selector), key=lambda each: (_revision(each), _name(each)))
-    new = next((each for each in found if each["metadata"].get("labels", {}).get(_HASH) == wanted), None)
+    new = next((each for each in found if each["metadata"].get("labels", {}).get(TEMPLATE_HASH) == wanted), None)
     old = [each for each in found if each is not new]
     active = {_name(each): [pod for pod in client.pods_of(each) if is_active(pod)] for each in found}
     return _Sets(new, old, active, any(client.pods_of(each) for each in old))
@@ -82,7 +82,7 @@ def _new_set(item: Object, revision: int) -> Object:
     spec, hashed = item["spec"], template_hash(item["spec"]["template"])
     template, selector = spec["template"], spec["selector"]
     metadata = template.get("metadata") or {}
-    labels = {**(metadata.get("labels") or {}), _HASH: hashed}
+    labels = {**(metadata.get("labels") or {}), TEMPLATE_HASH: hashed}
     cause = {name: text for name, text in (item["metadata"].get("annotations") or {}).items() if name == _CHANGE_CAUSE}
     return {
         "metadata": {
@@ -94,7 +94,7 @@ def _new_set(item: Object, revision: int) -> Object:
         "spec": {
             "replicas": 0,
             "minReadySeconds": spec.get("minReadySeconds") or 0,
-            "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), _HASH: hashed}},
+            "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), TEMPLATE_HASH: hashed}},
             "template": {**template, "metadata": {**metadata, "labels": labels}},
         },
     }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from shiplap.errors import ObjectNotFound
 from shiplap_lab.api_server.changelog import Object
 from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.cluster_simulator.workloads.workload_labels import JOB_TRACKING, without_tracking
 
 OWNERS = ("deployments", "replicasets", "statefulsets", "daemonsets", "jobs")
 _DEPENDENTS = ("replicasets", "jobs", "controllerrevisions", "pods")
@@ -69,22 +71,26 @@ class GarbageCollector:
     def _delete(self, plural: str, item: Object, finalizer: str = "") -> None:
         if item["metadata"].get("deletionTimestamp"):
             return
+        if JOB_TRACKING in (item["metadata"].get("finalizers") or []):
+            self._patch(plural, item, without_tracking(item["metadata"]))
         finalizer = finalizer if plural in OWNERS else ""
         delete(self._server, plural, item["metadata"]["name"], item["metadata"]["namespace"], finalizer)
 
     def _set_free(self, plural: str, item: Object, uid: str) -> None:
         left = [owner for owner in item["metadata"]["ownerReferences"] if owner.get("uid") != uid]
-        patch = {"metadata": {"ownerReferences": left or None}}
-        self._server.patch(plural, item["metadata"]["name"], patch, item["metadata"]["namespace"])
+        self._patch(plural, item, {"ownerReferences": left or None, **without_tracking(item["metadata"])})
 
     def _let_go(self, plural: str, item: Object) -> None:
         left = [name for name in item["metadata"]["finalizers"] if name not in (FOREGROUND, ORPHAN)]
-        patch = {"metadata": {"finalizers": left or None}}
-        self._server.patch(plural, item["metadata"]["name"], patch, item["metadata"]["namespace"])
+        self._patch(plural, item, {"finalizers": left or None})
         try:
             self._server.delete(plural, item["metadata"]["name"], item["metadata"]["namespace"])
         except ObjectNotFound:
             return  # the patch that took the last finalizer away has removed it
+
+    def _patch(self, plural: str, item: Object, metadata: dict[str, Any]) -> None:
+        name, namespace = item["metadata"]["name"], item["metadata"]["namespace"]
+        self._server.patch(plural, name, {"metadata": metadata}, namespace)
 
 
 def delete(server: ApiServer, plural: str, name: str, namespace: str, finalizer: str) -> Object:

@@ -8,7 +8,7 @@ from itertools import repeat
 from shiplap.kubernetes.labels import DELETION_COST
 from shiplap.kubernetes.objects import Pod, is_ready
 from shiplap_lab.api_server.changelog import Object
-from shiplap_lab.cluster_simulator.workloads.condition_lists import condition_of, renewed
+from shiplap_lab.cluster_simulator.workloads.condition_lists import renewed
 from shiplap_lab.cluster_simulator.workloads.controller_client import ControllerClient, is_active
 from shiplap_lab.cluster_simulator.workloads.templated_pods import pod_from
 from shiplap_lab.cluster_simulator.workloads.workload_specs import ReplicaSetSpec
@@ -51,8 +51,7 @@ def _report(client: ControllerClient, item: Object, spec: ReplicaSetSpec, active
     labels = (item["spec"]["template"].get("metadata") or {}).get("labels") or {}
     conditions = []
     if refused:
-        if condition_of(item, "ReplicaFailure") is None:
-            client.event(item, "FailedCreate", f"Error creating: {refused}", "Warning")
+        client.event(item, "FailedCreate", f"Error creating: {refused}", "Warning")
         conditions = [renewed(item, "ReplicaFailure", "True", "FailedCreate", refused, client.now)]
     status = {
         "replicas": len(active),

@@ -7,15 +7,31 @@ from math import inf
 
 from shiplap_lab.api_server.changelog import Object
 from shiplap_lab.api_server.server import ApiServer
-from shiplap_lab.cluster_simulator.workloads import deployments, replica_sets
+from shiplap_lab.cluster_simulator.workloads import (
+    daemon_set_rollouts,
+    deployments,
+    jobs,
+    replica_sets,
+    stateful_sets,
+)
 from shiplap_lab.cluster_simulator.workloads.controller_client import ControllerClient
 from shiplap_lab.cluster_simulator.workloads.garbage_collector import OWNERS, GarbageCollector
+from shiplap_lab.cluster_simulator.workloads.templated_pods import template_hash
+from shiplap_lab.cluster_simulator.workloads.workload_labels import REVISION_HASH
 
 _CONTROLLERS: dict[str, Callable[[ControllerClient, Object], None]] = {
     deployments.PLURAL: deployments.reconcile_deployment,
     replica_sets.PLURAL: replica_sets.reconcile_replica_set,
+    stateful_sets.PLURAL: stateful_sets.reconcile_stateful_set,
+    jobs.PLURAL: jobs.reconcile_job,
+    daemon_set_rollouts.PLURAL: daemon_set_rollouts.reconcile_daemon_set,
 }
 """In the order in which one gives the next its work."""
+
+
+def daemon_pod_labels(daemon_set: Object) -> dict[str, str]:
+    """The labels by which a DaemonSet's pods show which template they have."""
+    return {REVISION_HASH: template_hash(daemon_set["spec"]["template"])}
 
 
 class WorkloadControllers:

@@ -52,6 +52,43 @@ class ReplicaSetSpec(_Fields, frozen=True):
     min_ready_seconds: int = 0
 
 
+class Ordinals(_Fields, frozen=True):
+    start: int = 0
+
+
+class StatefulSetSpec(_Fields, frozen=True):
+    replicas: int = 1
+    pod_management_policy: str = "OrderedReady"
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    min_ready_seconds: int = 0
+    ordinals: Ordinals = Ordinals()
+
+
+class DaemonSetRolloutSpec(_Fields, frozen=True):
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    min_ready_seconds: int = 0
+
+
+class JobSpec(_Fields, frozen=True):
+    """How many pods have to succeed, and how many may run or fail until then."""
+
+    parallelism: int = 1
+    completions: int | None = None
+    """None: the Job is done when any of its pods has succeeded."""
+    completion_mode: str = "NonIndexed"
+    backoff_limit: int = 6
+    """How many pods may fail."""
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    """How long an ended Job stays; None: for ever."""
+    suspend: bool = False
+    managed_by: str = "kubernetes.io/job-controller"
+
+    @property
+    def is_indexed(self) -> bool:
+        return self.completion_mode == "Indexed"
+
+
 def amount_of(written: IntOrPercent, replicas: int, *, up: bool) -> int:
     """A number of pods, or a percentage of the replicas, rounded up or down."""
     if isinstance(written, int):
