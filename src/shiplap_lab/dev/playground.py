@@ -180,7 +180,7 @@ def instructions(kubeconfig: Path, page: str, contexts: Sequence[str]) -> str:
             "The region stays up until Ctrl-C. In another terminal:",
             f"  export KUBECONFIG={kubeconfig}",
             f"  kubectl get pods,nodes -A{others}",
-            "  kubectl apply -f POD.yaml   # a pod that fits nowhere gets a node",
+            "  kubectl create deployment web --image=pause --replicas=200   # pods that fit nowhere get nodes",
             "  shiplap top --dev",
             f"The dashboard's widget: {page}",
         )

@@ -127,6 +127,8 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     assert (world.server.get("deployments", "web"), world.names("deployments")) == (before, ["web"])
 
 
+MOST_MACHINES = 12
+
 Kubectl = Callable[[str], subprocess.CompletedProcess[str]]
 
 
@@ -139,7 +141,12 @@ def kubectl(world: WorkloadWorld, tmp_path: Path) -> Iterator[Kubectl]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": os.devnull}
 
     class _Moving:
+        """Also plays the provisioner: while a pod waits, there is another machine."""
+
         def now(self) -> float:
+            pods = world.server.list("pods").items
+            if len(world.machines) < MOST_MACHINES and not all("nodeName" in pod["spec"] for pod in pods):
+                world.machines = [*world.machines, world.machine(len(world.machines))]
             return world.clock.advance(1.0)
 
     with KubeHttpServer(world.server) as http:
@@ -208,3 +215,35 @@ def test_a_real_kubectl_rolls_out_and_back(world: WorkloadWorld, kubectl: Kubect
         done = kubectl(command)
         assert (done.returncode, words in done.stdout) == (0, True), (command, done.stdout, done.stderr)
     assert (done.stdout, done.stderr) == ("", "No resources found in default namespace.\n")
+
+
+TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial" / "first-node.md"
+
+
+def tutorial_commands() -> list[str]:
+    """The kubectl commands of the playground, in their order, without what they say beside them."""
+    playground = TUTORIAL.read_text().partition("## On a cluster")[0]
+    lines = [line.partition("#")[0].strip() for line in playground.splitlines()]
+    return [line.removeprefix("kubectl ") for line in lines if line.startswith("kubectl ")]
+
+
+def test_the_tutorial_has_ten_commands_and_a_deployment() -> None:
+    assert len(tutorial_commands()) == 10
+    assert tutorial_commands()[0].startswith("create deployment")
+
+
+def test_the_commands_of_the_tutorial_do_what_it_says(world: WorkloadWorld, kubectl: Kubectl) -> None:
+    nodes = len(world.machines)
+    shown = {}
+    for command in tutorial_commands():
+        done = kubectl(command)
+        assert (done.returncode, done.stderr) == (0, ""), (command, done.stdout, done.stderr)
+        shown[command.partition(" deployment")[0]] = done.stdout
+    assert "successfully rolled out" in shown["rollout status"]
+    assert "6/6" in shown["get"]
+    assert len(shown["get nodes"].splitlines()) > nodes
+    assert "condition met" in shown["wait --for=condition=Available"]
+    assert "rolled back" in shown["rollout undo"]
+    assert "first-" in shown["describe nodes"]
+    assert len(world.names("nodes")) > nodes
+    assert len(world.names()) >= 20
