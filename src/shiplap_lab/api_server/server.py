@@ -392,7 +392,7 @@ class ApiServer:
                     status=409,
                 )
         if subresource == "status":
-            result = {**current, "status": wanted.get("status") or {}}
+            result = admit(plural, {**current, "status": wanted.get("status") or {}}, current)
         else:
             kept = {field: metadata[field] for field in _IDENTITY if field in metadata}
             result = {**wanted, "metadata": {**wanted_meta, **kept, "resourceVersion": metadata["resourceVersion"]}}

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from shiplap.errors import ClusterError
-from shiplap.kubernetes.objects import LabelSelector, Pod
+from shiplap.kubernetes.objects import DaemonSet, LabelSelector, Node, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.selectors import matches
 from shiplap_lab.api_server.api_resources import RESOURCES
@@ -16,6 +16,9 @@ from shiplap_lab.api_server.changelog import Object
 
 _JOBS = "jobs"
 WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "daemonsets", _JOBS})
+_READ: dict[str, type[Pod | Node | DaemonSet]] = {"pods": Pod, "nodes": Node, "daemonsets": DaemonSet}
+"""What schedulers and kubelets read of every object."""
+
 _MOST = 2**31 - 1
 _ROLLING = {"type": "RollingUpdate"}
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -56,8 +59,9 @@ def admitted(plural: str, item: Object, before: Object | None) -> Object:
     """A workload with its defaults; any other object as it is. `before` is what it replaces.
 
     Raises:
-        ClusterError: status 422, with every problem that Kubernetes would name.
+        ClusterError: status 422, with every problem that Kubernetes would name, and for what no controller could read.
     """
+    item = readable(plural, item, before)
     if plural not in WORKLOADS:
         return item
     given = item.get("spec") or {}
@@ -72,6 +76,24 @@ def admitted(plural: str, item: Object, before: Object | None) -> Object:
         kind = f"{resource.kind}.{resource.group}"
         text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
         raise ClusterError(f'{kind} "{name}" is invalid: {text}', status=422)
+    return item
+
+
+def readable(plural: str, item: Object, _before: Object | None) -> Object:
+    """The object, if schedulers and kubelets can read it: one that they cannot would end them, not its own request.
+
+    Raises:
+        ClusterError: status 422.
+    """
+    if plural not in _READ:
+        return item
+    try:
+        typed = msgspec.convert(item, _READ[plural])
+        if isinstance(typed, Pod):
+            pod_requests(typed)
+    except (msgspec.ValidationError, ValueError) as error:
+        name = item["metadata"].get("name", "")
+        raise ClusterError(f'{RESOURCES[plural].kind} "{name}" is invalid: {error}', status=422) from error
     return item
 
 

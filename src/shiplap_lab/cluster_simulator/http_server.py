@@ -28,7 +28,7 @@ from shiplap_lab.api_server.openapi import openapi_document
 from shiplap_lab.api_server.printed_tables import table, wants_table
 from shiplap_lab.api_server.scale_subresource import SCALED, scale_of, scaling_patch
 from shiplap_lab.api_server.server import ApiServer, ListOptions
-from shiplap_lab.api_server.stored_workloads import admitted
+from shiplap_lab.api_server.stored_workloads import admitted, readable
 from shiplap_lab.cluster_simulator.access import ApiRequest, PolicyRule, allowed, parse
 from shiplap_lab.cluster_simulator.workloads.garbage_collector import FOREGROUND, ORPHAN, OWNERS, delete
 
@@ -295,7 +295,8 @@ class _Handler(BaseHTTPRequestHandler):
         match request.verb, request.subresource:
             case "update", "" | "status" as subresource:
                 check_fields(plural, body, query, whole=not subresource)
-                return api.replace(plural, body, namespace, subresource=subresource, admit=admitted)
+                admit = readable if subresource else admitted
+                return api.replace(plural, body, namespace, subresource=subresource, admit=admit)
             case "delete", "":
                 uid = (body.get("preconditions") or {}).get("uid", "")
                 before = api.get(plural, name, namespace)
@@ -318,6 +319,7 @@ class _Handler(BaseHTTPRequestHandler):
             return scale_of(item)
         if request.subresource not in ("", "status"):
             raise _not_allowed()
+        admit = readable if request.subresource else admitted
         if kind == "application/json-patch+json":
             operations = _json(raw)
 
@@ -328,7 +330,7 @@ class _Handler(BaseHTTPRequestHandler):
                 check_fields(plural, result, query)
                 return result
 
-            return api.change(plural, name, changed, namespace, subresource=request.subresource, admit=admitted)
+            return api.change(plural, name, changed, namespace, subresource=request.subresource, admit=admit)
         if kind == _APPLY and not request.subresource:
             return self._apply(request, raw, query)
         if kind not in _MERGES:
@@ -336,7 +338,7 @@ class _Handler(BaseHTTPRequestHandler):
         body, strategic = _decoded(raw), _MERGES[kind]
         check_fields(plural, body, query, whole=False)
         return api.patch(
-            plural, name, body, namespace, strategic=strategic, subresource=request.subresource, admit=admitted
+            plural, name, body, namespace, strategic=strategic, subresource=request.subresource, admit=admit
         )
 
     def _apply(self, request: ApiRequest, raw: bytes, query: dict[str, str]) -> dict[str, Any]:

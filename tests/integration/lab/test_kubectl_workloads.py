@@ -14,6 +14,7 @@ import pytest
 
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.cluster_simulator.simulated_cluster import Runner
+from tests.builders.pods import pod_object
 from tests.builders.workloads import WorkloadWorld, workload_object
 from tests.integration.lab.http_requests import HttpRequests
 
@@ -125,6 +126,29 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     code, answer = requests.ask(method, path, body, kind)
     assert (code, answer["kind"], words in answer["message"]) == (status, "Status", True), answer
     assert (world.server.get("deployments", "web"), world.names("deployments")) == (before, ["web"])
+
+
+CROWD = [{"name": f"c{number}", "image": "pause"} for number in range(600)]
+TWINS = [{"type": f"T{number}", "status": "True"} for number in range(200)]
+
+
+def test_objects_that_would_end_the_cluster_are_refused(world: WorkloadWorld, requests: HttpRequests) -> None:
+    world.server.create("pods", pod_object("a"))
+    pods = "/api/v1/namespaces/default/pods"
+    crowded = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b"}, "spec": {"containers": CROWD}}
+    assert requests.ask("POST", pods, crowded)[0] == 422
+    assert requests.ask("PATCH", f"{pods}/a", {"spec": {"containers": CROWD}}, MERGE)[0] == 422
+    assert requests.ask("PATCH", f"{pods}/a/status", {"status": {"conditions": TWINS}}, STRATEGIC)[0] == 422
+    assert (
+        requests.ask("PUT", f"{pods}/a/status", {**world.server.get("pods", "a"), "status": {"conditions": TWINS}})[0]
+        == 422
+    )
+    operations = [{"op": "add", "path": "/spec/containers", "value": CROWD}]
+    assert requests.ask("PATCH", f"{pods}/a", operations, JSON_PATCH)[0] == 422
+    many = {"metadata": {"ownerReferences": [{"uid": str(number)} for number in range(200)]}}
+    assert requests.ask("PATCH", "/api/v1/nodes/ip-10-0-0-0", many, MERGE)[0] == 422
+    world.settle()
+    assert world.names() == ["a"]
 
 
 MOST_MACHINES = 12

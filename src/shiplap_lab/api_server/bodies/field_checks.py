@@ -16,6 +16,9 @@ from shiplap_lab.api_server.bodies.api_types import is_known, mistakes_of
 _CUSTOM: dict[str, type[msgspec.Struct]] = {
     kind.__name__: kind for kind in (CapacityBuffer, EC2NodeClass, NodeOverlay, NodePool)
 }
+_KNOWN = [msgspec.json.Decoder(kind) for kind in _CUSTOM.values()]
+"""Several threads check bodies: msgspec crashes when two of them learn about a type at the same time."""
+
 _PARTS = ("metadata", "spec", "status")
 
 
