@@ -125,6 +125,18 @@ class ApiServer:
         """The server's time, in epoch seconds."""
         return self._clock.now()
 
+    def trial(self, plural: str, name: str, namespace: str = "") -> ApiServer:
+        """A server that holds nothing but this object, if there is one: what is done to it there stays there."""
+        other = ApiServer(self._clock)
+        try:
+            item = self.get(plural, name, namespace)
+        except ObjectNotFound:
+            return other
+        key = _key_of(item)
+        other._objects[plural][key] = item
+        other._keys[plural].put(key, item, None)
+        return other
+
     def create(self, plural: str, body: Object, namespace: str = "", *, admit: Admission = _as_it_is) -> Object:
         """Store a new object. A uid that is given is kept, so that tests can name it; real API servers choose one.
 

@@ -48,6 +48,9 @@ _REASONS = {
 _MERGES = {"application/merge-patch+json": False, "application/strategic-merge-patch+json": True}
 """Types of merge patches, and whether they are strategic."""
 
+_TRIED = ("", "status", "scale")
+"""Subresources of which dry runs are served: those that need nothing but the object itself."""
+
 _APPLY = "application/apply-patch+yaml"
 
 _FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
@@ -147,6 +150,8 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
+    _api: ApiServer
+    """What the request reads and writes: a server of its own for a dry run."""
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1  # headers and body leave in one segment
@@ -180,6 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, found)
             return
         try:
+            self._api = owner.api
             request, query = parse(self.command, self.path)
             self._authorize(request)
             owner.seen[request.verb, request.group, request.target] += 1
@@ -215,11 +221,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, request: ApiRequest, query: dict[str, str], raw: bytes) -> tuple[int, Any]:
         if request.target == "pods/log":
             raise ClusterError("the pods of a simulated cluster run no containers, so they have no logs", status=405)
+        body = {} if request.verb == "patch" else self._decoded_body(raw)
         if query.get("dryRun"):
-            raise ClusterError("the simulated API server stores what it accepts: use --dry-run=client", status=400)
+            if request.subresource not in _TRIED:
+                raise ClusterError(f"a dry run of {request.target} is not served", status=400)
+            name = request.name or str((body.get("metadata") or {}).get("name", ""))
+            self._api = self._api.trial(request.resource, name, request.namespace)
         if request.verb == "patch":
             return 200, self._patch(request, raw, query)
-        body = decoded_protobuf(raw) if self._content_type == MEDIA_TYPE else _decoded(raw)
         if request.subresource == "scale" and request.resource in SCALED:
             return 200, self._scale(request, body)
         if request.verb in ("get", "list") and request.subresource in ("", "status"):
@@ -229,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, self._change(request, body, query)
 
     def _read(self, request: ApiRequest, query: dict[str, str]) -> dict[str, Any]:
-        api = self.server.owner.api
+        api = self._api
         if request.verb == "get":
             item = api.get(request.resource, request.name, request.namespace)
             version = {"resourceVersion": item["metadata"]["resourceVersion"]}
@@ -249,6 +258,9 @@ class _Handler(BaseHTTPRequestHandler):
         kind = f"{resource.kind}List"  # typed clients decode by it
         return {"kind": kind, "apiVersion": resource.api_version, "metadata": metadata, "items": page.items}
 
+    def _decoded_body(self, raw: bytes) -> dict[str, Any]:
+        return decoded_protobuf(raw) if self._content_type == MEDIA_TYPE else _decoded(raw)
+
     @property
     def _content_type(self) -> str:
         return (self.headers.get("Content-Type") or "").partition(";")[0]
@@ -266,11 +278,11 @@ class _Handler(BaseHTTPRequestHandler):
         *,
         headed: bool = True,
     ) -> dict[str, Any]:
-        include, now = query.get("includeObject", ""), self.server.owner.api.now
+        include, now = query.get("includeObject", ""), self._api.now
         return table(plural, items, now=now, metadata=metadata, include=include, headed=headed)
 
     def _create(self, request: ApiRequest, body: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
-        api = self.server.owner.api
+        api = self._api
         match request.target:
             case "pods/binding":
                 uid = (body.get("metadata") or {}).get("uid", "")
@@ -291,7 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
         return api.create(request.resource, body, request.namespace, admit=admitted)
 
     def _change(self, request: ApiRequest, body: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
-        api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
+        api, plural, name, namespace = self._api, request.resource, request.name, request.namespace
         match request.verb, request.subresource:
             case "update", "" | "status" as subresource:
                 check_fields(plural, body, query, whole=not subresource)
@@ -304,13 +316,13 @@ class _Handler(BaseHTTPRequestHandler):
                 if finalizer and plural in OWNERS:
                     return delete(api, plural, name, namespace, finalizer)
                 answer = api.delete(plural, name, namespace, grace_s=body.get("gracePeriodSeconds"), uid=uid)
-                if plural == "pods":
+                if plural == "pods" and not query.get("dryRun"):
                     self.server.owner.on_pod_deleted(before, True)
                 return answer
         raise _not_allowed()
 
     def _patch(self, request: ApiRequest, raw: bytes, query: dict[str, str]) -> dict[str, Any]:
-        api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
+        api, plural, name, namespace = self._api, request.resource, request.name, request.namespace
         kind = self._content_type
         if request.subresource == "scale" and plural in SCALED:
             if kind not in _MERGES:
@@ -343,7 +355,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _apply(self, request: ApiRequest, raw: bytes, query: dict[str, str]) -> dict[str, Any]:
         """Server-side apply. It creates what is not there."""
-        api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
+        api, plural, name, namespace = self._api, request.resource, request.name, request.namespace
         manager, force = query.get("fieldManager", ""), query.get("force") == "true"
         if not manager:
             raise ClusterError("fieldManager: Required value: is required for apply patch", status=400)
@@ -364,7 +376,7 @@ class _Handler(BaseHTTPRequestHandler):
             return api.change(plural, name, changed, namespace, admit=admitted)
 
     def _scale(self, request: ApiRequest, body: dict[str, Any]) -> dict[str, Any]:
-        api, plural, name, namespace = self.server.owner.api, request.resource, request.name, request.namespace
+        api, plural, name, namespace = self._api, request.resource, request.name, request.namespace
         if request.verb == "get":
             return scale_of(api.get(plural, name, namespace))
         if request.verb != "update":

@@ -93,7 +93,9 @@ def test_server_side_apply_creates_changes_and_takes_back(world: WorkloadWorld, 
 @pytest.mark.parametrize(
     ("method", "path", "body", "kind", "status", "words"),
     [
-        ("POST", f"{DEPLOYMENTS}?{STRICT}&dryRun=All", workload_object("b"), "application/json", 400, "--dry-run"),
+        ("POST", f"{DEPLOYMENTS}?{STRICT}&dryRun=All", workload_object(), "application/json", 409, "already exists"),
+        ("POST", f"{DEPLOYMENTS}?dryRun=All", workload_object("b", -1), "application/json", 422, "spec.replicas"),
+        ("POST", "/api/v1/namespaces/default/pods/a/eviction?dryRun=All", {}, "application/json", 400, "dry run"),
         ("POST", DEPLOYMENTS, workload_object("b", -3), "application/json", 422, "Deployment.apps"),
         ("PATCH", f"{DEPLOYMENTS}/web", {"spec": {"replicas": "many"}}, MERGE, 400, "spec.replicas"),
         ("PATCH", f"{DEPLOYMENTS}/web", {"spec": {"selector": None}}, STRATEGIC, 422, "spec.selector"),
@@ -151,6 +153,21 @@ def test_objects_that_would_end_the_cluster_are_refused(world: WorkloadWorld, re
     assert world.names() == ["a"]
 
 
+def test_a_dry_run_answers_and_changes_nothing(world: WorkloadWorld, requests: HttpRequests) -> None:
+    before = world.create("deployments", workload_object())
+    version, where = world.server.resource_version, f"{DEPLOYMENTS}/web?dryRun=All&fieldManager=a"
+    assert requests.ask("POST", f"{DEPLOYMENTS}?dryRun=All", workload_object("b"))[1]["spec"]["replicas"] == 3
+    for kind in (STRATEGIC, MERGE, APPLY):
+        status, tried = requests.ask("PATCH", where, {"spec": {"replicas": 7}}, kind)
+        assert (status, tried["spec"]["replicas"], tried["metadata"]["uid"]) == (200, 7, before["metadata"]["uid"])
+    assert (
+        requests.ask("PATCH", f"{DEPLOYMENTS}/new?dryRun=All&fieldManager=a", workload_object("new"), APPLY)[0] == 200
+    )
+    assert requests.ask("PUT", where, before | {"spec": before["spec"] | {"paused": True}})[1]["spec"]["paused"] is True
+    assert requests.ask("DELETE", where)[0] == 200
+    assert (world.server.resource_version, world.server.get("deployments", "web")) == (version, before)
+
+
 MOST_MACHINES = 12
 
 Kubectl = Callable[[str], subprocess.CompletedProcess[str]]
@@ -199,6 +216,8 @@ ROLLOUTS = (
     ("delete ds agent", "deleted"),
     ("apply -f web.json", "deployment.apps/web created"),
     ("rollout status deploy/web --timeout=50s", "successfully rolled out"),
+    ("diff -f web.json", ""),
+    ("apply -f web.json --dry-run=server", "deployment.apps/web unchanged (server dry run)"),
     ("get deploy,rs,pods", "3/3"),
     ("scale deploy/web --replicas=12", "scaled"),
     ("wait --for=condition=Available deploy/web --timeout=50s", "condition met"),

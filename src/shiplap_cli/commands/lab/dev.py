@@ -44,7 +44,7 @@ def dev(
     With --keep the Region stays up after the scenario until Ctrl-C: kubectl works with the kubeconfig that is
     named, and a page shows the dashboard's widget and follows what happens. Deployments, StatefulSets, DaemonSets and
     Jobs make pods, at most 1000 in a cluster. Containers do nothing: one of a Job ends after ten seconds, or when the
-    `sleep` of its command does. There are no CronJobs and no autoscalers, and dry runs are the client's only.
+    `sleep` of its command does. There are no CronJobs and no autoscalers.
 
     Example: shiplap lab dev --scenario spot-interruption
 
