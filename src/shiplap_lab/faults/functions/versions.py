@@ -17,6 +17,7 @@ from shiplap.ports import read_claim, read_command, written_claim, written_comma
 
 NEW_FIELDS: dict[type[NodeClaim | DisruptionCommand], tuple[str, ...]] = {
     NodeClaim: (
+        "atomic",
         "most_hourly",
         "object_name",
         "object_uid",
