@@ -40,9 +40,6 @@ _DAY_S = 24 * 3600
 _IS_THERE, _BEING_WRITTEN = "PreconditionFailed", "ConditionalRequestConflict"
 
 _DECODER = msgspec.msgpack.Decoder(Catalog)
-_MEMORY_DECODER = msgspec.msgpack.Decoder(DecisionMemory)
-_REHEARSALS_DECODER = msgspec.json.Decoder(DryRuns)
-_STATUS_DECODER = msgspec.json.Decoder(InstallStatus)
 
 
 class BucketCatalog:
@@ -84,7 +81,7 @@ class BucketStatus:
         if document is None:
             return InstallStatus()
         try:
-            return _STATUS_DECODER.decode(document)
+            return msgspec.json.decode(document, type=InstallStatus)
         except msgspec.DecodeError as error:
             raise StoreError(f"{STATUS_KEY} is no status: {error}") from error
 
@@ -127,7 +124,7 @@ class BucketDryRuns:
         if document is None:
             return DryRuns()
         try:
-            return _REHEARSALS_DECODER.decode(document)
+            return msgspec.json.decode(document, type=DryRuns)
         except msgspec.DecodeError as error:
             _LOG.warning("rehearsals cannot be read: %s", error, extra={"cluster": cluster, "key": key})
             return DryRuns()
@@ -173,7 +170,7 @@ class BucketMemory:
         if document is None:
             return DecisionMemory()
         try:
-            return _MEMORY_DECODER.decode(zlib.decompress(document))
+            return msgspec.msgpack.decode(zlib.decompress(document), type=DecisionMemory)
         except (zlib.error, msgspec.DecodeError) as error:
             _LOG.warning("memory cannot be read and begins again: %s", error, extra={"cluster": cluster, "key": key})
             return DecisionMemory()

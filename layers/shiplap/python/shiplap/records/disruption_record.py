@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -225,7 +226,11 @@ _SNAPSHOT = with_fields(
     scheduling.types_of_inputs(disruption_inputs()),
     {"scheduling": scheduling.RECORDED_SNAPSHOT},
 )
-_DECODER = msgspec.msgpack.Decoder(with_types(DisruptionRecord, {"snapshot": _SNAPSHOT}))
+
+
+@cache
+def _decoder() -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(with_types(DisruptionRecord, {"snapshot": _SNAPSHOT}))
 
 
 def encode(record: DisruptionRecord) -> bytes:
@@ -242,7 +247,7 @@ def parts(snapshot: DisruptionSnapshot, looked_at: Any, decision: Decision) -> d
 
 
 def _unpacked(plain: bytes) -> DisruptionRecord:
-    read: Any = _DECODER.decode(plain)
+    read = _decoder().decode(plain)
     values = fields_of(read.snapshot)
     found = [(kind, values.pop(kind.recorded_as)) for kind in disruption_inputs()]
     values["policies"] = tuple(kind(known) for kind, known in found if known is not None)

@@ -6,6 +6,7 @@ import hashlib
 import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -49,8 +50,11 @@ RECORDED_SNAPSHOT = with_fields(
 )
 """A snapshot as records of all releases hold it: with its claims in their flat form, and a field for each policy."""
 
-_RECORD = with_types(SchedulingRecord, {"snapshot": RECORDED_SNAPSHOT})
-_DECODER = msgspec.msgpack.Decoder(_RECORD)
+
+@cache
+def _decoder() -> msgspec.msgpack.Decoder[Any]:
+    """Made when it is first needed: functions record and never read, and it takes a twentieth of their cold start."""
+    return msgspec.msgpack.Decoder(with_types(SchedulingRecord, {"snapshot": RECORDED_SNAPSHOT}))
 
 
 def recorded_snapshot(snapshot: Snapshot) -> msgspec.Struct:
@@ -81,7 +85,7 @@ def packed(parts: dict[str, Any]) -> bytes:
 
 def unpacked(plain: bytes) -> SchedulingRecord:
     """The record in what `packed` compressed. Raises msgspec.DecodeError."""
-    read: Any = _DECODER.decode(plain)
+    read = _decoder().decode(plain)
     return SchedulingRecord(snapshot_of(read.snapshot), read.plan)
 
 
