@@ -7,6 +7,7 @@ KARPENTER=v1.16.0` writes it for another one and prints each field, bound, enum,
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ sys.path.insert(0, str(ROOT))  # run as a program, it finds only its own folder
 from shiplap.kubernetes.objects import Taint  # noqa: E402
 from tests.crds.manifest_fields import BY_RULE, SPECS, fields_here  # noqa: E402
 from tests.crds.schemas import ENTRY, ITEM, Schema, inner_schemas, own_constraints, schema_in  # noqa: E402
-from tests.go_modules import KARPENTER, download  # noqa: E402
+from tests.go_modules import KARPENTER, KARPENTER_CORE, download  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference" / "karpenter-fields.md"
 CRDS = Path("pkg", "apis", "crds")
@@ -38,28 +39,71 @@ NOT_READ = {
 """Kinds without effect, and the reason."""
 
 
+NO_REBOOTS = "without effect: Shiplap replaces sick nodes and reboots none"
+ANNOTATIONS = {
+    "karpenter.sh/do-not-disrupt": "read on pods, Nodes and the template of a NodePool; without effect on a NodeClaim",
+    "karpenter.sh/do-not-repair": "read on Nodes and NodeClaims, and on the template of a NodePool",
+    "karpenter.sh/nodepool-hash": "read and written",
+    "karpenter.sh/nodepool-hash-version": "read and written",
+    "karpenter.sh/nodeclaim-termination-timestamp": "written",
+    "karpenter.sh/nodeclaim-min-values-relaxed": "written",
+    "karpenter.sh/reboot-pre-boot-id": NO_REBOOTS,
+    "karpenter.sh/reboot-termination-grace-period": NO_REBOOTS,
+    "karpenter.sh/requested-dra-drivers": "without effect: nodes are initialized without waiting for DRA drivers",
+    "karpenter.sh/disruption-cost": "read on pods, before `controller.kubernetes.io/pod-deletion-cost`",
+    "karpenter.k8s.aws/ec2nodeclass-hash": "read and written",
+    "karpenter.k8s.aws/ec2nodeclass-hash-version": "read and written",
+    "karpenter.k8s.aws/tagged": "without effect: table `state` has the instance of a claim",
+    "karpenter.k8s.aws/instance-profile-name": "without effect: the name follows from install, EC2NodeClass and role",
+    "karpenter.k8s.aws/nvidia-consumable-capacity": "without effect: devices of DRA are not planned for",
+    "compatibility.karpenter.k8s.aws/cluster-name-tagged": "without effect: instances get their tags at launch",
+}
+"""The use of each annotation that Karpenter reads or writes."""
+
+_GO_ANNOTATION = re.compile(
+    r'^\s*\w*Annotation\w*\s*=\s*apis\.(Group|CompatibilityGroup)\s*\+\s*"(/[a-z0-9-]+)"', re.MULTILINE
+)
+
+
 class Release(NamedTuple):
-    """The schema of `spec` by kind."""
+    """The schema of `spec` by kind, and the names of annotations."""
 
     version: str
     schemas: Mapping[str, Schema]
+    annotations: tuple[str, ...] = ()
 
 
-def release_in(folder: Path, version: str) -> Release:
+def release_in(folder: Path, version: str, annotations: tuple[str, ...] = ()) -> Release:
     """The CRDs that are YAML files of a folder."""
     crds = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
-    return Release(version, {crd["spec"]["names"]["kind"]: schema_in(crd) for crd in crds})
+    return Release(version, {crd["spec"]["names"]["kind"]: schema_in(crd) for crd in crds}, annotations)
+
+
+def annotations_in(provider: Path, core: Path) -> tuple[str, ...]:
+    """The annotations that the Go source of Karpenter's AWS provider and of its core name, sorted."""
+    found = []
+    for folder, group in ((core, "karpenter.sh"), (provider, "karpenter.k8s.aws")):
+        source = (folder / "pkg" / "apis" / "v1" / "labels.go").read_text(encoding="utf-8")
+        for kind, name in _GO_ANNOTATION.findall(source):
+            found.append(("compatibility." if kind == "CompatibilityGroup" else "") + group + name)
+    return tuple(sorted(found))
 
 
 def download_release(version: str = "") -> tuple[Release, str]:
-    """A release of Karpenter's AWS provider, by default the pinned one, and the sum to pin it with."""
+    """A release of Karpenter's AWS provider, by default the pinned one, and the sum to pin it with.
+
+    The annotations of the core are those of the pinned core.
+    """
     module, pinned = KARPENTER[0].split("@")
     folder, found = download(f"{module}@{version or pinned}")
-    return release_in(folder / CRDS, version or pinned), found
+    core, _ = download(KARPENTER_CORE[0])
+    return release_in(folder / CRDS, version or pinned, annotations_in(folder, core)), found
 
 
 def changes(old: Release, new: Release) -> Iterator[str]:
-    """Each difference between two releases, one line each, sorted by kind and field."""
+    """Each difference between two releases, one line each: annotations, then by kind and field."""
+    for name in sorted(set(old.annotations) ^ set(new.annotations)):
+        yield f"annotation {name}: {'added' if name in new.annotations else 'removed'}"
     for kind in sorted(old.schemas.keys() | new.schemas.keys()):
         if kind not in new.schemas or kind not in old.schemas:
             yield f"{kind}: kind {'added' if kind in new.schemas else 'removed'}"
@@ -129,6 +173,10 @@ def text(release: Release) -> str:
         "",
         "This page is written by `make docs`.",
     ]
+    if release.annotations:
+        unknown = "without effect: this release of Shiplap does not know it"
+        uses = (f"| `{name}` | {ANNOTATIONS.get(name, unknown)} |" for name in release.annotations)
+        lines += ["", "## Annotations", "", "| annotation | use |", "|---|---|", *uses]
     for kind in sorted(release.schemas):
         lines += ["", f"## {kind}", "", *_section(kind, release.schemas[kind])]
     return "\n".join(lines) + "\n"

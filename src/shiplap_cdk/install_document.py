@@ -17,6 +17,7 @@ import botocore
 import msgspec
 
 from shiplap.aws.instance_profiles import identity_path, role_name
+from shiplap.disruption.repair.repair_policies import policy_problems
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.instances.catalog.ami_families import family_of
 from shiplap.manifests.claim_rules import rule_problems
@@ -406,6 +407,7 @@ def _problems_of_parts(cluster: ClusterDocument) -> Iterator[Problem]:
         "podTopologySpread": cluster.pod_topology_spread.problems(),
         "claimRules": rule_problems(cluster.claim_rules),
         "disruption": cluster.disruption.problems(),
+        "repairPolicies": policy_problems(cluster.repair_policies),
     }
     parts |= {_key(name): document.problems(getattr(cluster, name)) for name, document in of_clusters()}
     for name, problems in parts.items():

@@ -12,6 +12,7 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
+from shiplap.disruption.repair.repair_policies import RepairPolicy
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.decoding import Constraint
 from shiplap.manifests.live.allowed_resources import AllowedResources
@@ -282,6 +283,10 @@ class ClusterDocument(_Part, frozen=True):
         ),
     ] = 35
     node_repair: Annotated[bool, _key("Sick nodes are replaced.")] = True
+    repair_policies: Annotated[
+        tuple[RepairPolicy, ...],
+        _key("How long bad conditions of nodes are waited out, by reason; before the built-in policies."),
+    ] = ()
     dry_run: Annotated[bool, _key("Check with EC2 that launches are allowed, before pods depend on it.")] = True
     zonal_shift: Annotated[
         bool, _key("Nothing is launched into a zone that ARC zonal shift has shifted away from.")

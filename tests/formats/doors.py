@@ -29,6 +29,7 @@ from shiplap.aws.dynamodb.join_log import DynamoJoins
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.ec2.request_pace import RequestPace
 from shiplap.aws.sqs import SqsDeadLetters, SqsTimers
+from shiplap.disruption.repair.kept_sick_nodes import SickNote
 from shiplap.flows import claim_events
 from shiplap.flows.messages import decode
 from shiplap.ports import CLAIM_FORM, OfferingFailure, Refusals, read_claim
@@ -175,6 +176,7 @@ def _write_notes(state: DynamoState, joins: DynamoJoins) -> None:
     state.mark_missed("blue", ["uid-1"], NOW)
     state.mark_refused("blue", "uid-2", Refusals(("general-a",), NOW, 2, NOW - 60, "likeness"))
     state.mark_futile("blue", {"general-a": NOW})
+    state.mark_sick("blue", {"general-a": SickNote("ami-1", NOW)})
     state.mark_proven("blue", ["kind"], NOW)
     month = MonthOfSpending("2023-11", 30, 10, {"general": 30}, {"shop": 7})
     lives = {"general": NodeLives((0, 2), (1,))}

@@ -185,6 +185,7 @@ def test_every_alarm_of_ours_watches_a_metric_that_is_written(alarms: dict[str, 
         "InstancesOfOtherInstalls",
         "NodesNotJoined",
         "NodeClaimsMissed",
+        "RepairsStopped",
     }
     assert watched <= written()
 
@@ -232,7 +233,7 @@ def test_a_function_without_an_alarm_on_its_errors_has_one_on_its_queue(alarms: 
 
 
 def test_alarms_and_their_ends_are_told_to_the_topic(alarms: dict[str, Alarm]) -> None:
-    assert len(alarms) == 3 + 3 + 5 + 1 + 6
+    assert len(alarms) == 3 + 3 + 5 + 1 + 7
     for item in alarms.values():
         assert item["AlarmActions"] == item["OKActions"] == [TOPIC]
 

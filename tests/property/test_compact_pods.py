@@ -86,7 +86,9 @@ def any_pods(draw: st.DrawFn) -> Pod:
                 )
             ),
             "annotations": draw(
-                st.dictionaries(sampled_from([labels.DO_NOT_DISRUPT, labels.DELETION_COST, "note"]), noted)
+                st.dictionaries(
+                    sampled_from([labels.DO_NOT_DISRUPT, labels.DELETION_COST, labels.DISRUPTION_COST, "note"]), noted
+                )
             ),
             "creationTimestamp": draw(st.one_of(st.none(), TIMES)),
             "deletionTimestamp": draw(TIMES),

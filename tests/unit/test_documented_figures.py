@@ -89,9 +89,9 @@ def test_nodes_that_do_not_join() -> None:
 
 
 def test_how_nodes_are_emptied_and_instances_ended() -> None:
-    assert says("launches", "For the first ten seconds no pod is evicted")
+    assert says("launches", "After ten seconds a pod without a new node under way is evicted")
     assert drain.HEAD_START_S == 10
-    assert says("launches", "still there a minute after it should have ended")
+    assert says("launches", "until a minute after it should have ended")
     assert drain._STUCK_S == MINUTE_S
     assert says("launches", "two minutes after a spot warning")
     assert interrupt.WARNING_S == 2 * MINUTE_S

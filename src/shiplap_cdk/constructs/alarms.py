@@ -63,7 +63,9 @@ class Alarms(Construct):
         topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
         of_manifests = _of_manifests(install) if has_live_manifests else ()
         of_sleep = _of_sleep(install) if has_sleep else ()
-        for alarm in (*_of_queues(queues), *_of_functions(functions), *_of_nodes(install), *of_manifests, *of_sleep):
+        of_repairs = _of_repairs(install) if topic_arn else ()  # it asks for people, so that nobody else pays for it
+        of_features = (*of_manifests, *of_sleep, *of_repairs)
+        for alarm in (*_of_queues(queues), *_of_functions(functions), *_of_nodes(install), *of_features):
             made = cloudwatch.Alarm(
                 self,
                 alarm.name,
@@ -119,6 +121,12 @@ def _of_sleep(install: str) -> Iterator[Alarm]:
     says = "What should sleep stays awake, because it is not understood."
     doubts = own(install, "SleepInDoubt").with_(period=Duration.minutes(5))
     yield Alarm("sleep-in-doubt", "sleep-in-doubt", says, doubts, 0, periods=2)
+
+
+def _of_repairs(install: str) -> Iterator[Alarm]:
+    says = "Sick nodes stay, because several of one AMI fell sick within an hour."
+    stopped = own(install, "RepairsStopped").with_(period=Duration.minutes(5))
+    yield Alarm("repairs-stopped", "repairs-stopped", says, stopped, 0, periods=2)
 
 
 def _of_nodes(install: str) -> Iterator[Alarm]:

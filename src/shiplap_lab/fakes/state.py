@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from shiplap.disruption.progress import OVER, CommandChanges, CommandState, DisruptionCommand, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
+from shiplap.disruption.repair.kept_sick_nodes import SickNote
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError
 from shiplap.instances.readiness.joins import AmiJoins, JoinHistory, PoolJoins, with_samples
 from shiplap.manifests.nodeclaim import (
@@ -31,6 +32,7 @@ from shiplap.ports import (
     MISSED_FOR_S,
     PROVEN_FOR_S,
     REFUSED_FOR_S,
+    SICK_FOR_S,
     DecisionState,
     Move,
     OfferingFailure,
@@ -73,6 +75,7 @@ class FakeState:
         self._refused: dict[tuple[str, str], Refusals] = {}
         self._futile: dict[tuple[str, str], float] = {}
         self._proven: dict[tuple[str, str], float] = {}
+        self._sick: dict[tuple[str, str], SickNote] = {}
         self._frozen_at = 0.0
         self._ledgers: dict[str, bytes] = {}
         self._counted: dict[str, CountedSpending] = {}
@@ -105,6 +108,11 @@ class FakeState:
                     kind: at
                     for (of, kind), at in sorted(self._proven.items())
                     if of == cluster and at + PROVEN_FOR_S > now
+                },
+                sick={
+                    name: note
+                    for (of, name), note in sorted(self._sick.items())
+                    if of == cluster and note.at + SICK_FOR_S > now
                 },
                 frozen_at=self._frozen_at,
                 ledger=self._ledger(cluster),
@@ -295,6 +303,10 @@ class FakeState:
         with self._effect("state.mark_futile"):
             self._futile.update(((cluster, name), at) for name, at in created_at.items())
 
+    def mark_sick(self, cluster: str, notes: Mapping[str, SickNote]) -> None:
+        with self._effect("state.mark_sick"):
+            self._sick.update(((cluster, name), note) for name, note in notes.items())
+
     def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:
         with self._effect("state.mark_proven"):
             self._proven.update(((cluster, kind), now) for kind in kinds)
@@ -332,6 +344,7 @@ class FakeState:
         self._refused = {key: refusals for key, refusals in self._refused.items() if refusals.at + REFUSED_FOR_S > now}
         self._futile = {key: at for key, at in self._futile.items() if at + FUTILE_FOR_S > now}
         self._proven = {key: at for key, at in self._proven.items() if at + PROVEN_FOR_S > now}
+        self._sick = {key: note for key, note in self._sick.items() if note.at + SICK_FOR_S > now}
 
     def backup(self) -> dict[str, Any]:
         """All that is in the table now, for `restore`."""

@@ -13,6 +13,7 @@ import pytest
 
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.disruption.repair.kept_sick_nodes import SickNote
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
 from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.custom_resources import RequirementSpec
@@ -22,6 +23,7 @@ from shiplap.ports import (
     MISSED_FOR_S,
     PROVEN_FOR_S,
     REFUSED_FOR_S,
+    SICK_FOR_S,
     Move,
     OfferingFailure,
     Refusals,
@@ -477,6 +479,14 @@ def test_nodes_in_vain_are_remembered_for_an_hour_after_their_launch(world: Worl
     assert world.store.read(CLUSTER, NOW + 100).futile == launched
     later = world.store.read(CLUSTER, NOW + FUTILE_FOR_S + 29).futile
     assert later == {name: at for name, at in launched.items() if at > NOW + 29}
+
+
+def test_sick_nodes_are_remembered_for_an_hour(world: World) -> None:
+    notes = {"claim-a": SickNote("ami-1", NOW), "claim-b": SickNote("ami-2", NOW + 60)}
+    world.store.mark_sick(CLUSTER, notes)
+    world.rival.mark_sick("another", {"claim-c": SickNote("ami-1", NOW)})
+    assert world.rival.read(CLUSTER, NOW + 100).sick == notes
+    assert set(world.store.read(CLUSTER, NOW + SICK_FOR_S + 30).sick) == {"claim-b"}
 
 
 def test_kinds_of_pods_that_nodes_run_are_remembered_since_they_were_last_noted(world: World) -> None:

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
+from shiplap.disruption.repair.repair_policies import RepairPolicy, sick_condition
 from shiplap.errors import AwsError
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap.flows.sweep.repair import MOST_AT_ONCE, SickNode, bad_condition, choose_repairs, full_pools, repair_budgets
+from shiplap.flows.sweep.repair import MOST_AT_ONCE, SickNode, choose_repairs, full_pools, repair_budgets, sick_among
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Budget, Disruption
@@ -108,7 +109,7 @@ def test_repair_can_be_switched_off_and_scheduled_events_still_count() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "status", "seconds"),
-    [("Ready", "False", 1800), ("Ready", "Unknown", 1800), ("AcceleratedHardwareReady", "False", 600)],
+    [("Ready", "False", 1800), ("Ready", "Unknown", 1800), ("AcceleratedHardwareReady", "False", 1800)],
 )
 def test_a_bad_condition_is_tolerated_for_a_while(kind: str, status: str, seconds: float) -> None:
     stage = serving()
@@ -236,7 +237,7 @@ def test_shifts_that_cannot_be_read_or_are_not_asked_for_keep_no_pod_waiting() -
     [
         ("Ready", "False", 1800.0),
         ("Ready", "Unknown", 1800.0),
-        ("AcceleratedHardwareReady", "False", 600.0),
+        ("AcceleratedHardwareReady", "False", 1800.0),
         ("ContainerRuntimeReady", "False", 1800.0),
         ("KernelReady", "False", 1800.0),
         ("NetworkingReady", "False", 1800.0),
@@ -247,13 +248,15 @@ def test_a_bad_condition_is_waited_out_as_long_as_karpenter_does(kind: str, stat
     since = 1_700_000_000.0
     condition = {"type": kind, "status": status, "lastTransitionTime": rfc3339(since)}
     node = msgspec.convert({"metadata": {"name": "n"}, "status": {"conditions": [condition]}}, Node)
-    assert bad_condition(node, since + tolerated_s - 1) == ""
-    assert bad_condition(node, since + tolerated_s).startswith(f"its condition {kind} has been {status} for ")
+    assert sick_condition(node, (), since + tolerated_s - 1) is None
+    found = sick_condition(node, (), since + tolerated_s)
+    assert found is not None
+    assert found.words.startswith(f"its condition {kind} has been {status} for ")
     fine = {"True": "False"}.get(status, "True")
     healthy = msgspec.convert(
         {"metadata": {"name": "n"}, "status": {"conditions": [condition | {"status": fine}]}}, Node
     )
-    assert bad_condition(healthy, since + 10 * tolerated_s) == ""
+    assert sick_condition(healthy, (), since + 10 * tolerated_s) is None
 
 
 @pytest.mark.parametrize(
@@ -277,3 +280,119 @@ def test_sick_nodes_of_full_static_pools_are_replaced_one_at_a_time(
         Stage((full, pool("other"))).settings, disruption=DisruptionSettings(terminate_first_s=usual_s)
     )
     assert full_pools(settings) == ({"fixed"} if is_full else set())
+
+
+def break_down(stage: Stage, claim: NodeClaim, reason: str = "") -> None:
+    """The node's Ready is False for longer than anybody waits."""
+    since = rfc3339(stage.clock.now() - 3600)
+    item = {"type": "Ready", "status": "False", "lastTransitionTime": since, "reason": reason}
+    stage.server.patch("nodes", claim.node_name, {"status": {"conditions": [item]}}, subresource="status")
+
+
+def told(stage: Stage) -> list[str]:
+    events = stage.server.list("events").items
+    return [event["message"] for event in events if event["reason"] == "NodeRepairBlocked"]
+
+
+@pytest.mark.parametrize("ill", [True, False])
+def test_a_node_with_do_not_repair_stays_and_says_so(*, ill: bool) -> None:
+    stage = serving(2)
+    kept, other = stage.claims()
+    mark = {"karpenter.sh/do-not-repair": "true"}
+    stage.server.patch("nodes", kept.node_name, {"metadata": {"annotations": mark}})
+    if ill:
+        break_down(stage, kept)
+    else:
+        ail(stage, kept.instance_id)
+    stage.sweep()
+    assert [claim.state for claim in stage.claims()] == [ClaimState.INITIALIZED] * 2
+    assert told(stage) == [f"node {kept.node_name} has the annotation karpenter.sh/do-not-repair=true"]
+    assert stage.meter.counts["RepairsKept"] == 1
+    stage.sweep()
+    assert len(told(stage)) == 1
+    stage.server.patch("nodes", kept.node_name, {"metadata": {"annotations": {"karpenter.sh/do-not-repair": "false"}}})
+    stage.sweep()
+    assert claim_now(stage, kept).state is ClaimState.DRAINING
+    assert claim_now(stage, other).state is ClaimState.INITIALIZED
+
+
+def test_do_not_disrupt_keeps_no_sick_node_and_do_not_repair_no_drifted_one() -> None:
+    stage = serving()
+    claim, _ = first(stage)
+    stage.server.patch("nodes", claim.node_name, {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}})
+    break_down(stage, claim)
+    stage.sweep()
+    assert claim_now(stage, claim).state is ClaimState.DRAINING
+
+
+def test_three_sick_nodes_of_one_ami_within_an_hour_stop_its_repairs() -> None:
+    stage = serving(20)
+    for number, claim in enumerate(stage.claims()[:3]):
+        break_down(stage, claim)
+        stage.sweep()
+        play_out(stage)
+        stage.clock.advance(900)
+        expected = ClaimState.GONE if number < 2 else ClaimState.INITIALIZED
+        assert claim_now(stage, claim).state is expected, "the first two are gone, their notes are not"
+    assert stage.meter.counts["RepairsStopped"] > 0
+    assert stage.meter.counts["NodesRepaired"] == 2
+    assert told(stage)[0].startswith("3 nodes of ami-")
+    stage.clock.advance(3600)
+    stage.sweep()
+    assert claim_now(stage, stage.claims()[0]).state is not ClaimState.FAILED
+    assert stage.meter.counts["NodesRepaired"] == 3, "an hour later it is the only one"
+
+
+def test_the_notes_of_one_cluster_stop_no_repairs_of_another() -> None:
+    stage = serving(20)
+    other = Stage(stage.settings.manifests.node_pools, spot=True, beside=stage)
+    other.add_pods(20, cpu="1200m", memory="2Gi")
+    other.play_on()
+    for place in (stage, stage, other):
+        claim = next(item for item in place.claims() if item.state is ClaimState.INITIALIZED)
+        break_down(place, claim)
+        place.sweep()
+        assert claim_now(place, claim).state is ClaimState.DRAINING
+
+
+def test_checks_of_instances_say_nothing_of_an_ami() -> None:
+    stage = serving(20)
+    for claim in stage.claims()[:3]:
+        ail(stage, claim.instance_id, "system")
+    stage.sweep()
+    assert stage.meter.counts["NodesRepaired"] == 3
+
+
+def test_the_note_is_written_before_the_node_is_replaced() -> None:
+    stage = serving(20)
+    claim = stage.claims()[0]
+    break_down(stage, claim)
+    stage.faults.clear()
+    stage.sweep()
+    effects = [point.partition(" ")[2] for point in stage.faults.points]
+    assert effects.index("state.mark_sick") < effects.index("state.advance")
+
+
+def test_policies_of_the_cluster_come_first_and_by_priority() -> None:
+    stage = serving(6)
+    benign, urgent, usual = stage.claims()[:3]
+    policies = (RepairPolicy("Ready", "False", ".*Benign", "Never"), RepairPolicy("Ready", "False", "Gpu.*", "1m", 5))
+    stage.settings = msgspec.structs.replace(stage.settings, repair_policies=policies)
+    for claim, reason in ((benign, "ItIsBenign"), (urgent, "GpuLost"), (usual, "KubeletNotReady")):
+        break_down(stage, claim, reason)
+    one = sick_among([benign, urgent, usual], {}, [], stage.clock.now(), policies)
+    assert one == []
+    stage.sweep()
+    assert claim_now(stage, benign).state is ClaimState.INITIALIZED
+    assert {claim_now(stage, claim).state for claim in (urgent, usual)} == {ClaimState.DRAINING}
+
+
+def test_the_most_urgent_node_is_replaced_first() -> None:
+    claims = claims_of("any", 20)
+    ill = [SickNode(claims[number], NoticeKind.UNHEALTHY, "bad", number) for number in range(3)]
+    assert choose_repairs(claims, ill, {"any": 1}).repaired == (ill[2],)
+    assert choose_repairs(claims, ill, {"any": 1}, kept={claims[2].name: "kept"}).repaired == (ill[1],)
+    stopped = [msgspec.structs.replace(item, ami="ami-1") for item in ill]
+    verdict = choose_repairs(claims, stopped, stopped_amis={"ami-1"})
+    assert (verdict.repaired, verdict.blocked, len(verdict.stopped)) == ((), (), 3)
+    assert choose_repairs(claims, ill, stopped_amis={"ami-1"}).repaired == (ill[2], ill[1], ill[0])

@@ -18,6 +18,7 @@ from tests.builders.pods import pod as any_pod
 
 NOW = 1_700_000_000.0
 COST = "controller.kubernetes.io/pod-deletion-cost"
+KARPENTERS_COST = "karpenter.sh/disruption-cost"
 PROTECTED = {labels.DO_NOT_DISRUPT: "true"}
 NODE = msgspec.convert({"metadata": {"name": "n"}}, Node)
 pod = partial(any_pod, phase="Running", owner="owner", owner_kind="ReplicaSet")
@@ -93,6 +94,22 @@ def test_protected_pods_keep_their_node_unless_it_has_a_deadline(
 )
 def test_an_eviction_costs_between_minus_ten_and_ten(deletion_cost: str, priority: int, cost: float) -> None:
     assert eviction_cost(pod(annotations={COST: deletion_cost}, priority=priority)) == cost
+
+
+@pytest.mark.parametrize(
+    ("written", "cost"),
+    [
+        ({KARPENTERS_COST: str(2**27)}, 2.0),
+        ({KARPENTERS_COST: str(2**27), COST: str(-(2**27))}, 2.0),
+        ({KARPENTERS_COST: "0", COST: str(2**27)}, 1.0),
+        ({KARPENTERS_COST: "much", COST: str(2**27)}, 1.0),
+        ({KARPENTERS_COST: str(2**31)}, 1.0),
+        ({KARPENTERS_COST: "1_000"}, 1.0),
+        ({KARPENTERS_COST: "9" * 5000}, 1.0),
+    ],
+)
+def test_the_cost_that_is_karpenters_stands_before_that_of_the_controller(written: dict[str, str], cost: float) -> None:
+    assert eviction_cost(pod(annotations=written)) == cost
 
 
 def test_pods_that_cost_less_than_nothing_make_their_node_no_cheaper() -> None:

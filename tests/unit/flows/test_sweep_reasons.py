@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from shiplap.disruption.repair.repair_policies import SickCondition, sick_condition
 from shiplap.flows.claim_updates import GRACE_S
 from shiplap.flows.interrupt.interrupt import WARNING_S
 from shiplap.flows.interrupt.notices import NoticeKind
@@ -16,7 +17,6 @@ from shiplap.flows.schedule.entry import SweepTimes
 from shiplap.flows.sweep.repair import (
     IMPAIRED_S,
     SickNode,
-    bad_condition,
     choose_repairs,
     repair_budgets,
     room_for_repairs,
@@ -201,7 +201,7 @@ def test_a_condition_that_is_good_or_not_known_hides_no_bad_one() -> None:
     bad = node(ready="False", since=NOW - 1800)
     fine = NodeCondition(type="MemoryPressure", status="False", last_transition_time=rfc3339(NOW - 9000))
     found = replace(bad, status=replace(bad.status, conditions=(fine, *bad.status.conditions)))
-    assert bad_condition(found, NOW) == "its condition Ready has been False for 1800 s"
+    assert sick_condition(found, (), NOW) == SickCondition("its condition Ready has been False for 1800 s")
 
 
 def test_claims_that_nothing_can_repair_hide_no_sick_one() -> None:

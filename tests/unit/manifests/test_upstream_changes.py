@@ -11,10 +11,23 @@ import pytest
 import yaml
 from msgspec import inspect
 
+from shiplap.kubernetes import labels
+from shiplap.manifests import template_hash
 from tests.crds.manifest_fields import SPECS, names_of
-from tests.go_modules import KARPENTER, folder_of
+from tests.go_modules import KARPENTER, KARPENTER_CORE, folder_of
 from tests.product_attributes import attributes_read
-from tools.karpenter_fields import CRDS, PAGE, WITHOUT_EFFECT, Release, changes, fields_of_ours, release_in, text
+from tools.karpenter_fields import (
+    ANNOTATIONS,
+    CRDS,
+    PAGE,
+    WITHOUT_EFFECT,
+    Release,
+    annotations_in,
+    changes,
+    fields_of_ours,
+    release_in,
+    text,
+)
 
 RULE = "has(self.small) || has(self.large)"
 CRD: dict[str, Any] = {
@@ -106,9 +119,27 @@ def test_a_field_that_shiplap_does_not_know_is_refused_in_the_table(tmp_path: Pa
 
 
 def test_the_page_is_that_of_the_pinned_release() -> None:
-    release = release_in(folder_of(KARPENTER) / CRDS, KARPENTER[0].partition("@")[2])
+    provider = folder_of(KARPENTER)
+    annotations = annotations_in(provider, folder_of(KARPENTER_CORE))
+    release = release_in(provider / CRDS, KARPENTER[0].partition("@")[2], annotations)
     assert PAGE.read_text() == text(release), "`make docs` writes it anew"
     assert list(changes(release, release)) == []
+    assert set(annotations) == ANNOTATIONS.keys(), "each has its use, and no use is of an annotation that is gone"
+
+
+def test_a_new_annotation_is_named_and_said_to_be_unknown(tmp_path: Path) -> None:
+    old, new = releases(tmp_path, CRD)
+    known = "karpenter.sh/do-not-repair"
+    old, new = old._replace(annotations=(known,)), new._replace(annotations=(known, "karpenter.sh/new"))
+    assert list(changes(old, new)) == ["annotation karpenter.sh/new: added"]
+    assert "| `karpenter.sh/new` | without effect: this release of Shiplap does not know it |" in text(new)
+    assert f"| `{known}` | read on Nodes and NodeClaims" in text(new)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, use in ANNOTATIONS.items() if use.startswith("read")))
+def test_annotations_that_are_read_stand_in_the_product(name: str) -> None:
+    known = {value for value in (*vars(labels).values(), *vars(template_hash).values()) if isinstance(value, str)}
+    assert name in known
 
 
 def test_fields_without_effect_are_upstreams_and_not_ours() -> None:

@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
+from shiplap.disruption.repair.repair_policies import RepairPolicy
 from shiplap.errors import InvalidInput, UnknownCluster
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import Manifests
@@ -119,6 +120,9 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     node_repair: bool = True
     """True to replace nodes whose instance or kubelet has failed for long."""
+
+    repair_policies: tuple[RepairPolicy, ...] = ()
+    """How long bad conditions of nodes are waited out, where that differs from the built-in policies."""
 
     dry_run: bool = True
     """True to try launches out before pods depend on them."""

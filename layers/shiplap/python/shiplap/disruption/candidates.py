@@ -11,6 +11,7 @@ Pods are protected, and thereby their nodes, by the annotation do-not-disrupt an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -184,13 +185,19 @@ def disruption_cost(moving: Iterable[Pod]) -> float:
     return 1.0 + sum(max(0.0, eviction_cost(pod)) for pod in moving)
 
 
+_INTEGER = re.compile(r"[-+]?[0-9]{1,10}", re.ASCII)
+
+
 def eviction_cost(pod: Pod) -> float:
-    """Karpenter's: 1, more for pods whose deletion cost or priority is high, within [-10, 10]."""
-    try:
-        deletion_cost = int(pod.metadata.annotations.get(labels.DELETION_COST, "0"))
-    except ValueError:
-        deletion_cost = 0
-    return min(max(1.0 + deletion_cost / 2**27 + pod.spec.priority / 2**25, -10.0), 10.0)
+    """Karpenter's: 1, more for pods whose cost or priority is high, within [-10, 10].
+
+    The cost is that of Karpenter's annotation; without it the deletion cost. One that is no int32 is none.
+    """
+    annotations = pod.metadata.annotations
+    written = annotations.get(labels.DISRUPTION_COST, annotations.get(labels.DELETION_COST, "0"))
+    cost = int(written) if _INTEGER.fullmatch(written) else 0
+    cost = cost if -(2**31) <= cost < 2**31 else 0
+    return min(max(1.0 + cost / 2**27 + pod.spec.priority / 2**25, -10.0), 10.0)
 
 
 UNSTARTED_S = 900.0

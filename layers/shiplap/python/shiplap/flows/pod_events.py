@@ -1,4 +1,4 @@
-"""Tells users, with a Kubernetes event on the pod, why no node can be launched for it and what came nearest."""
+"""Tells users, with Kubernetes events, why no node can be launched for a pod, and what happens to a node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from shiplap.errors import ClusterError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import POD_EVENTS
-from shiplap.kubernetes.objects import Event, EventSource, ObjectReference
+from shiplap.kubernetes.objects import Event, EventSource, Node, ObjectReference
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap.scheduling.model.scheduling_plan import Unschedulable
@@ -51,6 +51,27 @@ def publish_for_pods(claim: NodeClaim, message: str, context: FlowContext) -> No
             context.meter.count("PodEventsNotPublished")
             _LOG.warning("pod not told: %s", error, extra={"cluster": claim.cluster, "pod": pod.name})
             return
+
+
+def publish_on_node(node: Node, reason: str, message: str, context: FlowContext) -> bool:
+    """Publish a warning on a node. Failing to tell is counted and logged; returns whether it was told."""
+    meta = node.metadata
+    event = Event(
+        involved_object=ObjectReference(kind="Node", name=meta.name, uid=meta.uid, api_version="v1"),
+        reason=reason,
+        message=message[:_LONGEST_MESSAGE],
+        type="Warning",
+        source=EventSource(component=COMPONENT),
+        reporting_component=COMPONENT,
+        last_timestamp=rfc3339(context.clock.now()),
+    )
+    try:
+        context.within(POD_EVENTS, context.cluster).publish(event)
+    except ClusterError as error:
+        context.meter.count("NodeEventsNotPublished")
+        _LOG.warning("node not told: %s", error, extra={"node": meta.name})
+        return False
+    return True
 
 
 def _event(pod: PodReference, message: str, now: float) -> Event:

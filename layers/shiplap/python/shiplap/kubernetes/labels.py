@@ -21,8 +21,11 @@ NODE_CLASS = "karpenter.k8s.aws/ec2nodeclass"
 REGISTERED = "karpenter.sh/registered"
 INITIALIZED = "karpenter.sh/initialized"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+DO_NOT_REPAIR = "karpenter.sh/do-not-repair"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """How much a pod's controller would rather keep it."""
+DISRUPTION_COST = "karpenter.sh/disruption-cost"
+"""How much its users would rather keep a pod where it is; instead of the cost above."""
 ANNOTATIONS_OF_GROUPS = (
     "kueue.x-k8s.io/pod-group-total-count",
     "kueue.x-k8s.io/podset-required-topology",
@@ -33,7 +36,7 @@ ANNOTATIONS_OF_GROUPS = (
     "shiplap.dev/gang-minimum",
 )
 """By these, pods say which group they are of and how many of it are needed together."""
-ANNOTATIONS_OF_PODS = (DO_NOT_DISRUPT, DELETION_COST, *ANNOTATIONS_OF_GROUPS)
+ANNOTATIONS_OF_PODS = (DO_NOT_DISRUPT, DELETION_COST, DISRUPTION_COST, *ANNOTATIONS_OF_GROUPS)
 """No decision reads another annotation of a pod."""
 DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"
 UNREGISTERED_TAINT = "karpenter.sh/unregistered"

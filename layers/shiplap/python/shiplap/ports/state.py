@@ -10,6 +10,7 @@ from typing import Protocol, Unpack
 import msgspec
 
 from shiplap.disruption.progress import CommandChanges, CommandState, DisruptionCommand
+from shiplap.disruption.repair.kept_sick_nodes import SickNote
 from shiplap.errors import ConditionFailed
 from shiplap.instances.offerings.unavailability import (
     FIRST_WAIT_FOR_QUOTA_S,
@@ -127,6 +128,10 @@ class UnavailableOffering(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.until <= now < remembered_until(self.failures, self.until) and self.failures > 0
 
 
+SICK_FOR_S = 3600.0
+"""Seconds for which it is remembered that a node was sick."""
+
+
 FUTILE_FOR_S = 3600.0
 """Seconds after a claim's creation for which its futile launch is remembered."""
 
@@ -160,9 +165,10 @@ class DecisionState(msgspec.Struct, frozen=True):
 
     `recovering` offerings may be tried again and failed recently. `addresses` counts what launches in flight take from
     each subnet id, `reserved` the instances that they take from each capacity reservation, by token. `refused` holds
-    pods by uid. `futile` maps futile claims to the time of their creation. `proven` maps kinds of pods that nodes have
-    run to the time of the last note. `frozen_at` is when all launches of the install were frozen, 0 if they are not.
-    `ledger` is None unless a feature keeps one; `counted` is what the cluster has added to `account_spending`.
+    pods by uid. `futile` maps futile claims to the time of their creation, `sick` those of sick nodes to their notes.
+    `proven` maps kinds of pods that nodes have run to the time of the last note. `frozen_at` is when all launches of
+    the install were frozen, 0 if they are not. `ledger` is None unless a feature keeps one; `counted` is what the
+    cluster has added to `account_spending`.
     """
 
     epoch: int
@@ -174,6 +180,7 @@ class DecisionState(msgspec.Struct, frozen=True):
     missed_pods: frozenset[str] = frozenset()
     refused: dict[str, Refusals] = {}
     futile: dict[str, float] = {}
+    sick: dict[str, SickNote] = {}
     proven: dict[str, float] = {}
     frozen_at: float = 0.0
     ledger: SpendingLedger | None = None
@@ -353,6 +360,10 @@ class StateStore(Protocol):
 
     def mark_futile(self, cluster: str, created_at: Mapping[str, float]) -> None:
         """Note futile claims by name, until FUTILE_FOR_S after their creation."""
+        ...
+
+    def mark_sick(self, cluster: str, notes: Mapping[str, SickNote]) -> None:
+        """Note claims of sick nodes by name, for SICK_FOR_S."""
         ...
 
     def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:

@@ -35,6 +35,7 @@ from shiplap.aws.dynamodb.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
 from shiplap.aws.failures import CONDITION_FAILED, TRANSACTION_CANCELED, Sleep, attempts, code_of, store_errors
 from shiplap.disruption.progress import CommandChanges, CommandState, DisruptionCommand, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
+from shiplap.disruption.repair.kept_sick_nodes import SickNote
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
 from shiplap.manifests.nodeclaim import (
     UNSETTLED,
@@ -52,6 +53,7 @@ from shiplap.ports import (
     MISSED_FOR_S,
     PROVEN_FOR_S,
     REFUSED_FOR_S,
+    SICK_FOR_S,
     DecisionState,
     Move,
     OfferingFailure,
@@ -76,7 +78,7 @@ SHARDS = 8
 
 EPOCH, CLAIM, POD, COMMAND = "EPOCH", "CLAIM", "POD", "COMMAND"
 LEDGER, COUNTED = "LEDGER", "COUNTED"
-REFUSED, FUTILE, PROVEN = "REFUSED", "FUTILE", "PROVEN"
+REFUSED, FUTILE, PROVEN, SICK = "REFUSED", "FUTILE", "PROVEN", "SICK"
 """Prefixes of sort keys; a `#` and the rest of the key follow, except after EPOCH, LEDGER and COUNTED."""
 
 _BATCH = 25
@@ -108,6 +110,7 @@ class DynamoState:
         refused: dict[str, Refusals] = {}
         futile: dict[str, float] = {}
         proven: dict[str, float] = {}
+        sick: dict[str, SickNote] = {}
         ledger, counted = None, CountedSpending()
         for item in query(self._client, self._table, ("cluster", cluster)):
             kind, _, rest = item["item"]["S"].partition("#")
@@ -119,6 +122,8 @@ class DynamoState:
                 refused[rest] = refusals_of_item(item)
             elif kind == FUTILE and float_of(item, EXPIRY) > now:
                 futile[rest] = float_of(item, "created_at")
+            elif kind == SICK and float_of(item, EXPIRY) > now:
+                sick[rest] = SickNote(item["ami"]["S"], float_of(item, "at"))
             elif kind == PROVEN:
                 proven[rest] = float_of(item, "at")
             elif kind == LEDGER:
@@ -137,6 +142,7 @@ class DynamoState:
             refused=refused,
             futile={name: at for name, at in futile.items() if at + FUTILE_FOR_S > now},
             proven={kind: at for kind, at in proven.items() if at + PROVEN_FOR_S > now},
+            sick=sick,
             frozen_at=known.frozen_at,
             ledger=ledger,
             counted=counted,
@@ -368,6 +374,17 @@ class DynamoState:
                 **_key(cluster, f"{FUTILE}#{name}"),
                 "created_at": number(at),
                 EXPIRY: expiry(at + FUTILE_FOR_S),
+            }
+            with store_errors(f"write table {self._table}"):
+                self._client.put_item(TableName=self._table, Item=item)
+
+    def mark_sick(self, cluster: str, notes: Mapping[str, SickNote]) -> None:
+        for name, note in sorted(notes.items()):
+            item = {
+                **_key(cluster, f"{SICK}#{name}"),
+                "ami": {"S": note.ami},
+                "at": number(note.at),
+                EXPIRY: expiry(note.at + SICK_FOR_S),
             }
             with store_errors(f"write table {self._table}"):
                 self._client.put_item(TableName=self._table, Item=item)

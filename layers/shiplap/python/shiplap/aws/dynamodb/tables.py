@@ -16,6 +16,7 @@ Table `state`, by `cluster` and `item`:
 | `<cluster>` | `POD#<uid>` | a pod whose node turned out too small |
 | `<cluster>` | `REFUSED#<uid>` | a pod that runs on none of the nodes that were launched for it, and their claims |
 | `<cluster>` | `FUTILE#<claim>` | a node in vain: `created_at` of its claim |
+| `<cluster>` | `SICK#<claim>` | a node that was sick: its `ami`, and `at` |
 | `<cluster>` | `PROVEN#<kind>` | a kind of pods that nodes were seen to run, `at` an epoch second |
 | `<cluster>#commands` | `COMMAND#<name>` | a disruption command: JSON in `command`, `state`, `version`, `stage` |
 | `<cluster>#joins` | `POOL#<NodePool>`, `AMI#<AMI>` | how nodes have joined: JSON in `joins`, `version` |

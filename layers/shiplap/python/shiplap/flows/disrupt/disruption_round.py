@@ -34,7 +34,6 @@ from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotF
 from shiplap.flows import claim_events, cluster_metrics
 from shiplap.flows.claim_updates import DISRUPTION, DRAIN, NO_CLAIM, facts, grace_ends_at
 from shiplap.flows.context import FlowContext
-from shiplap.flows.disrupt.gap_events import publish_gaps
 from shiplap.flows.disrupt.renew_hashes import renew_hashes
 from shiplap.flows.disrupt.second_look import objections, still_valid
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
@@ -44,6 +43,7 @@ from shiplap.flows.planning.decision_inputs import BoundPods, DecisionInputs, re
 from shiplap.flows.planning.decision_snapshots import ServiceInputs, disruption_of_install, priced_snapshot
 from shiplap.flows.planning.futile_launches import record_refusals
 from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, spec_hashes, with_token
+from shiplap.flows.pod_events import publish_on_node
 from shiplap.flows.policies.active import ActivePolicies
 from shiplap.flows.policies.policy import Launches
 from shiplap.garbage_collection import garbage_collection_paused
@@ -381,7 +381,8 @@ class _Round:
         for command in commands:
             self._context.meter.count("CommandsBegun")
             _LOG.info("begun: %s", command.detail, extra=_facts(command))
-        publish_gaps([item for item in commands if item.method is Method.TERMINATE_FIRST], self._nodes, self._context)
+            if command.method is Method.TERMINATE_FIRST and command.nodes[0] in self._nodes:
+                publish_on_node(self._nodes[command.nodes[0]], "TerminatingFirst", command.detail, self._context)
         if planned or self._settings.manifests.capacity_buffers:  # which have lost the room on cordoned nodes
             pods = [pod for claim in planned for pod in claim.pods]
             self._context.publish(

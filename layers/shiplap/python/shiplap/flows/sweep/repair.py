@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import ceil
 from types import MappingProxyType
 
@@ -21,15 +21,17 @@ import msgspec
 
 from shiplap.disruption.budgets import allowance
 from shiplap.disruption.commands import Reason
-from shiplap.errors import AwsError
+from shiplap.disruption.repair.kept_sick_nodes import MOST_OF_AN_AMI, SickNote, kept_by, sick_amis
+from shiplap.disruption.repair.repair_policies import RepairPolicy, sick_condition
+from shiplap.errors import AwsError, ClusterError
 from shiplap.flows.claim_updates import facts, pool_of
 from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import URGENT_S, WARNING_S, handle_notice
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
-from shiplap.flows.optional.optional_calls import SICK_INSTANCES
+from shiplap.flows.optional.optional_calls import CLAIM_OBJECTS, SICK_INSTANCES
+from shiplap.flows.pod_events import publish_on_node
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.quantity import parse_amount
-from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.manifests.shiplap_annotations import terminate_first_s
@@ -92,23 +94,14 @@ def room_for_repairs(pool: NodePool, claims: Iterable[NodeClaim], now: float) ->
 IMPAIRED_S = 120.0
 """How long a status check must have failed, in seconds: it may be an instance that boots, or a blip."""
 
-TOLERATED_S: Mapping[tuple[str, str], float] = {
-    ("Ready", "False"): 1800.0,
-    ("Ready", "Unknown"): 1800.0,
-    ("AcceleratedHardwareReady", "False"): 600.0,
-    ("ContainerRuntimeReady", "False"): 1800.0,
-    ("KernelReady", "False"): 1800.0,
-    ("NetworkingReady", "False"): 1800.0,
-    ("StorageReady", "False"): 1800.0,
-}
-"""For how many seconds a condition (type, status) of a Node is waited out; those but Ready are written by the EKS node
-monitoring agent. The figures are those that Karpenter uses on AWS."""
-
 SICK_FRACTION = 0.2
 """A NodePool with a larger share of sick nodes, rounded up to whole nodes, is left alone."""
 
 MOST_AT_ONCE = 10
 """Nodes of one cluster that are being repaired at the same time."""
+
+_MOST_TOLD = 20
+"""Nodes that are told in one sweep why they are not replaced."""
 
 _IN_SERVICE = frozenset({ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING})
 _ALIVE = _IN_SERVICE | {ClaimState.LAUNCHED}
@@ -116,22 +109,36 @@ _REPAIRS = frozenset({NoticeKind.IMPAIRED, NoticeKind.UNHEALTHY})
 
 
 class SickNode(msgspec.Struct, frozen=True):
-    """A claim whose node should be replaced, and why."""
+    """A claim whose node should be replaced, and why. `ami` is empty where the AMI is not to blame.
+
+    Nodes of higher `priority` are replaced first.
+    """
 
     claim: NodeClaim
     kind: NoticeKind
     reason: str
+    priority: int = 0
+    ami: str = ""
 
 
 class RepairDecision(msgspec.Struct, frozen=True):
-    """Sick nodes by what is done about them, each sorted by the name of the claim."""
+    """Sick nodes by what is done about them, each by priority and the name of the claim.
+
+    `kept` are those that an annotation keeps, by the reason, and `stopped` those of an AMI that makes nodes sick.
+    """
 
     repaired: tuple[SickNode, ...] = ()
     blocked: tuple[SickNode, ...] = ()
+    kept: tuple[tuple[SickNode, str], ...] = ()
+    stopped: tuple[SickNode, ...] = ()
 
 
 def repair_nodes(
-    settings: ClusterSettings, claims: Sequence[NodeClaim], nodes: Mapping[str, Node], context: FlowContext
+    settings: ClusterSettings,
+    claims: Sequence[NodeClaim],
+    nodes: Mapping[str, Node],
+    context: FlowContext,
+    noted: Mapping[str, SickNote] = MappingProxyType({}),
 ) -> None:
     """Have sick nodes replaced; each by the same conditional write as an interruption.
 
@@ -140,6 +147,7 @@ def repair_nodes(
         claims: all of the cluster.
         nodes: by instance id, freshly read.
         context: health is asked, where there is one; state is written.
+        noted: what is remembered of sick nodes, by the name of the claim.
 
     Raises:
         StoreError: tried again with the next sweep.
@@ -153,7 +161,12 @@ def repair_nodes(
     now = context.clock.now()
     most = repair_budgets(settings.manifests.node_pools, claims, now)
     most |= dict.fromkeys(full_pools(settings), 1)
-    verdict = choose_repairs(claims, sick_among(claims, nodes, ailments, now), most)
+    sick_nodes = sick_among(claims, nodes, ailments, now, settings.repair_policies)
+    kept = {item.claim.name: why for item in sick_nodes if (why := _kept(item, nodes, settings, context))}
+    amis = {item.claim.name: item.ami for item in sick_nodes if item.claim.name not in kept}
+    if fresh := {name: SickNote(ami, now) for name, ami in amis.items() if ami and name not in noted}:
+        context.state.mark_sick(settings.name, fresh)  # first: a node that is replaced cannot be noted any more
+    verdict = choose_repairs(claims, sick_nodes, most, kept, sick_amis(noted, amis))
     for sick in verdict.repaired:
         context.meter.count("NodesRepaired")
         _LOG.warning("replacing a sick node: %s", sick.reason, extra=facts(sick.claim))
@@ -161,6 +174,28 @@ def repair_nodes(
     for sick in verdict.blocked:
         context.meter.count("RepairsBlocked")
         _LOG.warning("sick node left alone, too many are: %s", sick.reason, extra=facts(sick.claim))
+    told = [*verdict.kept, *((sick, f"{MOST_OF_AN_AMI} nodes of {sick.ami} fell sick") for sick in verdict.stopped)]
+    if verdict.kept:
+        context.meter.count("RepairsKept", len(verdict.kept))
+    if verdict.stopped:
+        context.meter.count("RepairsStopped", len(verdict.stopped))
+    for sick, why in told[:_MOST_TOLD]:
+        _LOG.warning("sick node is not replaced, %s: %s", why, sick.reason, extra=facts(sick.claim))
+        if node := nodes.get(sick.claim.instance_id):
+            publish_on_node(node, "NodeRepairBlocked", why, context)
+
+
+def _kept(sick: SickNode, nodes: Mapping[str, Node], settings: ClusterSettings, context: FlowContext) -> str:
+    """Return what keeps a sick node. Where its NodeClaim cannot be read, it is kept until it can."""
+    shown: Mapping[str, str] = {}
+    if settings.live_manifests:
+        try:
+            found = context.within(CLAIM_OBJECTS, context.cluster).node_claim_object(sick.claim.name)
+        except ClusterError as error:
+            return f"NodeClaim {sick.claim.name} is not read: {error}"
+        annotations = (found or {}).get("metadata", {}).get("annotations")
+        shown = annotations if isinstance(annotations, dict) else {}
+    return kept_by(sick.claim, nodes.get(sick.claim.instance_id), shown)
 
 
 def _ailments(cluster: str, context: FlowContext) -> tuple[InstanceProblem, ...]:
@@ -175,11 +210,16 @@ def _ailments(cluster: str, context: FlowContext) -> tuple[InstanceProblem, ...]
 
 
 def sick_among(
-    claims: Iterable[NodeClaim], nodes: Mapping[str, Node], ailments: Iterable[InstanceProblem], now: float
+    claims: Iterable[NodeClaim],
+    nodes: Mapping[str, Node],
+    ailments: Iterable[InstanceProblem],
+    now: float,
+    policies: Sequence[RepairPolicy] = (),
 ) -> list[SickNode]:
     """Claims in service, or leaving at leisure, whose instance or Node has been bad for too long; by name.
 
-    `nodes` by instance id, `now` in epoch seconds.
+    `nodes` by instance id, `now` in epoch seconds. `policies` are those of the cluster. A check of AWS's system says
+    nothing of an AMI.
     """
     failing = {
         ailment.instance_id: f"its {ailment.kind} status check has failed for {now - ailment.since:.0f} s"
@@ -194,21 +234,10 @@ def sick_among(
         node = nodes.get(claim.instance_id)
         if claim.instance_id in failing:
             sick.append(SickNode(claim, NoticeKind.IMPAIRED, failing[claim.instance_id]))
-        elif node is not None and (reason := bad_condition(node, now)):
-            sick.append(SickNode(claim, NoticeKind.UNHEALTHY, reason))
+        elif node is not None and (bad := sick_condition(node, policies, now)):
+            ami = claim.known_instance.ami
+            sick.append(SickNode(claim, NoticeKind.UNHEALTHY, bad.words, bad.priority, ami))
     return sick
-
-
-def bad_condition(node: Node, now: float) -> str:
-    """The condition of a Node that has been bad for longer than is tolerated; empty when there is none."""
-    for condition in node.status.conditions:
-        tolerated = TOLERATED_S.get((condition.type, condition.status))
-        if tolerated is None:
-            continue
-        since = epoch(condition.last_transition_time) if condition.last_transition_time else now
-        if now >= since + tolerated:
-            return f"its condition {condition.type} has been {condition.status} for {now - since:.0f} s"
-    return ""
 
 
 def repair_budgets(pools: Iterable[NodePool], claims: Sequence[NodeClaim], now: float) -> dict[str, int]:
@@ -243,12 +272,17 @@ def full_pools(settings: ClusterSettings) -> frozenset[str]:
 
 
 def choose_repairs(
-    claims: Iterable[NodeClaim], sick: Sequence[SickNode], most: Mapping[str, int] = MappingProxyType({})
+    claims: Iterable[NodeClaim],
+    sick: Sequence[SickNode],
+    most: Mapping[str, int] = MappingProxyType({}),
+    kept: Mapping[str, str] = MappingProxyType({}),
+    stopped_amis: Collection[str] = frozenset(),
 ) -> RepairDecision:
     """Choose the sick nodes to replace now.
 
     Of a NodePool none is replaced while more of its nodes are sick, nodes in repair included, than SICK_FRACTION of it.
     Of a cluster no more than MOST_AT_ONCE are in repair at the same time, and of a pool in `most` no more than that.
+    `kept` says by the names of claims what keeps their nodes; of `stopped_amis` none is replaced. Both count as sick.
     """
     total: dict[str, int] = {}
     unwell: dict[str, int] = {}
@@ -263,10 +297,16 @@ def choose_repairs(
         unwell[item.claim.plan.node_pool] += 1
     repaired: list[SickNode] = []
     blocked: list[SickNode] = []
-    for item in sick:
+    free = [item for item in sick if item.claim.name not in kept and item.ami not in stopped_amis]
+    for item in sorted(free, key=lambda item: -item.priority):
         pool = item.claim.plan.node_pool
         within_bounds = of_pool.total() < MOST_AT_ONCE and of_pool[pool] < most.get(pool, MOST_AT_ONCE)
         allowed = unwell[pool] <= ceil(SICK_FRACTION * total[pool]) and within_bounds
         of_pool[pool] += allowed
         (repaired if allowed else blocked).append(item)
-    return RepairDecision(tuple(repaired), tuple(blocked))
+    return RepairDecision(
+        tuple(repaired),
+        tuple(blocked),
+        tuple((item, kept[item.claim.name]) for item in sick if item.claim.name in kept),
+        tuple(item for item in sick if item.ami in stopped_amis and item.claim.name not in kept),
+    )

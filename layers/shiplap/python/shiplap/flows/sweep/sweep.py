@@ -221,7 +221,8 @@ def leave_capacity_blocks(cluster: _SweptCluster) -> None:
 
 def repair(cluster: _SweptCluster) -> None:
     """Replace nodes that are sick, or whose instances AWS will change."""
-    repair_nodes(cluster.settings, tuple(cluster.claims.values()), cluster.nodes, cluster.context)
+    noted = cluster.inputs.state.sick if cluster.inputs is not None else {}
+    repair_nodes(cluster.settings, tuple(cluster.claims.values()), cluster.nodes, cluster.context, noted)
 
 
 def follow_purchases(cluster: _SweptCluster) -> None:
