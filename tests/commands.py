@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
+from shiplap_cli.answer_schemas import answer_schema
+from shiplap_cli.command_entry import CommandEntry
+from shiplap_cli.command_list import COMMANDS
 from shiplap_cli.main import run
 
 
@@ -23,8 +29,10 @@ class Shiplap:
         return self._capsys.readouterr().out
 
     def json(self, *arguments: str | Path, code: int | None = 0) -> Any:
-        """Return the JSON output."""
-        return json.loads(self(*arguments, "-o", "json", code=code))
+        """Return the JSON output, which has the schema that the command prints."""
+        answer = json.loads(self(*arguments, "-o", "json", code=code))
+        has_schema([*map(str, arguments)], answer)
+        return answer
 
     def page(self, *arguments: str | Path, code: int | None = 0) -> str:
         """The words of a page for people, however wide it is."""
@@ -37,6 +45,29 @@ class Shiplap:
         assert printed.out == ""
         assert printed.err.count("\n") == 1
         return printed.err
+
+
+def has_schema(arguments: Sequence[str], answer: Any) -> None:
+    """Fail if an answer is not what `--schema` says of the command, or has more fields."""
+    words, entry = _command(arguments)
+    if entry.answers:
+        _checker(words).validate(answer)
+
+
+def _command(arguments: Sequence[str]) -> tuple[str, CommandEntry]:
+    entry = COMMANDS[arguments[0]]
+    if len(arguments) > 1 and arguments[1] in entry.inner:
+        return f"{arguments[0]} {arguments[1]}", entry.inner[arguments[1]]
+    return arguments[0], entry
+
+
+@cache
+def _checker(words: str) -> jsonschema.Draft202012Validator:
+    schema = answer_schema(*_command(words.split()))
+    for part in schema["$defs"].values():
+        if "properties" in part:
+            part["additionalProperties"] = False
+    return jsonschema.Draft202012Validator(schema)
 
 
 def listed(*objects: Any) -> str:

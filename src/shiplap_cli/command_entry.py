@@ -12,6 +12,8 @@ class CommandEntry(msgspec.Struct, frozen=True):
 
     `function` is its module below `shiplap_cli.commands` and its function, `plan.plan:plan`; empty for a mere group.
     `asks_aws` gives it `--profile` and `--region`. `wheel_extra` is the extra of the wheel with its packages.
+    `answers` are the types of what it prints with `-o json`, one or the other: of its module, or `MODULE:TYPE` of a
+    module beside it or of another package.
     """
 
     summary: str
@@ -19,3 +21,4 @@ class CommandEntry(msgspec.Struct, frozen=True):
     inner: Mapping[str, CommandEntry] = {}
     asks_aws: bool = True
     wheel_extra: str = "lab"
+    answers: str = ""

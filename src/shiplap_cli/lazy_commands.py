@@ -6,6 +6,7 @@ Help lists the options without a panel first, then the others under the heading 
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from shiplap.errors import InvalidInput
 from shiplap_cli.aws_options import asking_aws
 from shiplap_cli.command_entry import CommandEntry
 from shiplap_cli.command_list import COMMANDS
-from shiplap_cli.output import write
+from shiplap_cli.output import FURTHER, write, write_json
 
 _OURS = ("shiplap", "shiplap_cdk", "shiplap_cli", "shiplap_lab")
 
@@ -39,6 +40,37 @@ class LazyCommand(TyperCommand):
         if self.callback is None:
             made = _typer_command(self.path, self.entry)
             self.params, self.callback, self.help = made.params, made.callback, made.help
+            if self.entry.answers:
+                self.params = [*self.params, self._schema_option()]
+
+    def _schema_option(self) -> Any:
+        """The option that prints the schema of the command's answers, as Typer makes options."""
+
+        def show(wanted: bool) -> None:
+            if wanted:
+                from shiplap_cli.answer_schemas import schema_text  # noqa: PLC0415 - only where it is asked
+
+                write_json(schema_text(self.path, self.entry))
+                raise typer.Exit
+
+        def command(**_: bool) -> None: ...
+
+        option = typer.Option(
+            "--schema",
+            help="Print the JSON schema of -o json.",
+            callback=show,
+            is_eager=True,
+            expose_value=False,
+            rich_help_panel=FURTHER,
+        )
+        parameter = inspect.Parameter(
+            "schema", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
+        )
+        command.__signature__ = inspect.Signature([parameter])  # type: ignore[attr-defined]  # what Typer looks at
+        command.__annotations__ = {"schema": parameter.annotation}
+        application = typer.Typer(add_completion=False, rich_markup_mode=None)
+        application.command()(command)
+        return typer.main.get_command(application).params[0]
 
     def make_context(self, *args: Any, **given: Any) -> Any:
         """Load it before its arguments are parsed."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from shiplap.disruption.disruption_snapshot import DisruptionInput
 from shiplap.policies.registry import parts
@@ -89,6 +93,13 @@ def disruption_lines(inputs: Iterable[DisruptionInput]) -> Iterator[str]:
     """Yield the lines that features say of the further inputs of a decision on disruption."""
     for _, view in views():
         yield from view.of_disruption(inputs)
+
+
+@cache
+def policy_answers() -> type[msgspec.Struct]:
+    """Return the type of the parts of features of `shiplap plan -o json`."""
+    fields = [(name, dict[str, Any] | UnsetType, UNSET) for name, _ in views()]
+    return msgspec.defstruct("PolicyAnswers", fields, frozen=True)
 
 
 def policy_documents(snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import has_schema
 from tests.formats.doors import shiplap
 from tests.formats.golden import Golden
 
@@ -82,7 +83,9 @@ def _nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 def answer(line: str) -> dict[str, Any]:
     found = shiplap(*line.split(), "-o", "json")
     assert found.code in (0, 1) or line.startswith("validate"), found.err
-    return {"exit code": found.code, "answer": masked(json.loads(found.out))}
+    whole = json.loads(found.out)
+    has_schema(line.split(), whole)
+    return {"exit code": found.code, "answer": masked(whole)}
 
 
 @pytest.mark.parametrize("command", CASES)

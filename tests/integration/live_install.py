@@ -144,8 +144,8 @@ class LiveInstall:
         return claim
 
 
-def without_times(answer: dict[str, Any]) -> dict[str, Any]:
-    written = json.loads(json.dumps(answer))
+def without_times(answer: Any) -> dict[str, Any]:
+    written = json.loads(msgspec.json.encode(answer))
     return {key: written[key] for key in ("nodeClaims", "existingNodes", "unschedulable", "ignored", "cost")}
 
 

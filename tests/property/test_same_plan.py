@@ -160,7 +160,8 @@ def digests() -> tuple[str, str]:
     """
     snapshot = fixed_snapshot()
     recorded = msgspec.msgpack.encode((snapshot.view, snapshot.catalogs), order="deterministic")
-    decided = msgspec.json.encode(document(plan(snapshot), 0.0, Money(snapshot)), order="deterministic")
+    made = document(plan(snapshot), 0.0, Money(snapshot))
+    decided = msgspec.json.encode(msgspec.to_builtins(made), order="deterministic")
     return hashlib.sha256(recorded).hexdigest()[:16], hashlib.sha256(decided).hexdigest()[:16]
 
 

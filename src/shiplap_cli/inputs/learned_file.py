@@ -15,7 +15,9 @@ from shiplap.kubernetes.quantity import LARGEST
 _YEAR_10000 = 253_402_300_800
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LearnedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file that `shiplap capacity export` prints."""
+
     entries: tuple[LearnedCapacity, ...]
 
 
@@ -35,7 +37,7 @@ def read_learned(path: Path) -> tuple[LearnedCapacity, ...]:
 def parse_learned(path: Path, document: bytes) -> tuple[LearnedCapacity, ...]:
     """As `read_learned`, of a document that was read from `path`. Raises InvalidInput."""
     try:
-        entries = msgspec.json.decode(document, type=_File).entries
+        entries = msgspec.json.decode(document, type=LearnedFile).entries
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(str(path), f"not an export of learned capacity: {error}") from error
     for place, entry in enumerate(entries):
@@ -88,4 +90,6 @@ def _check_amount(path: Path, where: str, amount: int) -> None:
 def dump_learned(entries: Iterable[LearnedCapacity]) -> bytes:
     """The entries as such a file, sorted by AMI, instance type and kubelet settings, indented for people."""
     ordered = sorted(entries, key=lambda entry: (entry.ami, entry.instance_type, entry.kubelet_hash))
-    return msgspec.json.format(msgspec.json.encode(_File(tuple(ordered)), order="deterministic"), indent=2) + b"\n"
+    return (
+        msgspec.json.format(msgspec.json.encode(LearnedFile(tuple(ordered)), order="deterministic"), indent=2) + b"\n"
+    )

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from shiplap_cli.command_entry import CommandEntry
 
-STATUS = {"wake": CommandEntry("End the sleep of a cluster now.", "status.sleep_wake:wake")}
+STATUS = {"wake": CommandEntry("End the sleep of a cluster now.", "status.sleep_wake:wake", answers="WakeDocument")}

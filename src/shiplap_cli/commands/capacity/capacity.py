@@ -21,7 +21,14 @@ from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.capacity.learned_capacity import is_observed
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
 from shiplap.ports import CapacityStore
-from shiplap_cli.commands.capacity.learned_entries import entries_table, learned_entry, learned_row, list_table
+from shiplap_cli.commands.capacity.learned_entries import (
+    LearnedEntry,
+    LearnedRow,
+    entries_table,
+    learned_entry,
+    learned_row,
+    list_table,
+)
 from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs import learned_file
 from shiplap_cli.inputs.travelling_capacity import (
@@ -80,8 +87,17 @@ class RestoredEntries(Printed, frozen=True):
     known: int
 
 
-class _Forgotten(Printed, frozen=True):
+class ForgottenEntries(Printed, frozen=True):
+    """The number of entries that were removed."""
+
     forgotten: int
+
+
+LearnedRows = tuple[LearnedRow, ...]
+"""The answer of `shiplap capacity list`."""
+
+LearnedEntries = tuple[LearnedEntry, ...]
+"""The answer of `shiplap capacity show`."""
 
 
 @takes_sources
@@ -197,7 +213,11 @@ def export(
     elif output is Format.JSON:
         write_json(learned_file.dump_learned(known).decode())
     else:
-        emit({"entries": known}, output, lambda: list_table([learned_row(entry, time.time()) for entry in known]))
+        emit(
+            learned_file.LearnedFile(tuple(known)),
+            output,
+            lambda: list_table([learned_row(entry, time.time()) for entry in known]),
+        )
 
 
 def _portable(known: Sequence[LearnedCapacity]) -> TravellingFile:
@@ -232,7 +252,7 @@ def forget(
     Example: shiplap capacity forget ami-0123456789abcdef0
     """
     with _store(place, writes=True) as store:
-        done = _Forgotten(store.forget(ami, instance_type, kubelet_hash))
+        done = ForgottenEntries(store.forget(ami, instance_type, kubelet_hash))
     emit(done, output, lambda: Text(f"forgot {done.forgotten} {'entry' if done.forgotten == 1 else 'entries'}"))
 
 

@@ -16,11 +16,12 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
 from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.installs.find_install import InstallOptions
+from shiplap_cli.joined_documents import joined
 from shiplap_cli.money import Money, per_hour_and_month
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import CostLabel, Format, HtmlFile, Output, emit, plain_table, write_page
 from shiplap_cli.policy_views import disruption_lines, policy_lines
-from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, disruption_document
+from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_of, disruption_document
 from shiplap_cli.render.html import PageNotes, disrupt_report
 from shiplap_cli.render.pages import command_page
 
@@ -80,7 +81,7 @@ def disrupt(
         write_page(html, disrupt_report(snapshot.scheduling, decided, notes))
     money = Money(snapshot.scheduling)
     emit(
-        disruption_document(decided, money) | caveats_document(inputs),
+        joined(disruption_document(decided, money), caveats_of(inputs)),
         output,
         lambda: Group(
             _page(decided, took_s, money),

@@ -49,6 +49,28 @@ class CheckResult(Printed, frozen=True):
     commands: tuple[str, ...] = ()
 
 
+class VerdictCounts(msgspec.Struct, frozen=True):
+    """The number of results of each verdict."""
+
+    ok: int
+    warning: int
+    failed: int
+    unknown: int
+
+
+class DoctorDocument(Printed, frozen=True):
+    """The output of `shiplap doctor`."""
+
+    findings: tuple[CheckResult, ...]
+    verdicts: VerdictCounts
+
+
+def doctor_document(results: tuple[CheckResult, ...]) -> DoctorDocument:
+    """The document of all results."""
+    counts = {str(verdict): sum(item.verdict == verdict for item in results) for verdict in CheckVerdict}
+    return DoctorDocument(results, VerdictCounts(**counts))
+
+
 class Deployment(msgspec.Struct, frozen=True):
     """The deployed install that is checked.
 

@@ -69,7 +69,7 @@ def doctor(
     else:
         checks = install_checks(stack, cluster, rbac, myself=myself, entering=entering, now=time.time)
     results = tuple(check_results.run_checks(checks))
-    emit({"findings": results, "verdicts": _counts_by_verdict(results)}, output, lambda: _table(results))
+    emit(check_results.doctor_document(results), output, lambda: _table(results))
     return 1 if any(result.verdict in (CheckVerdict.FAILED, CheckVerdict.UNKNOWN) for result in results) else 0
 
 
@@ -218,10 +218,6 @@ def _cluster_asker(cluster: str, region: str, *, context: str, kubeconfig: Path 
 class _Clock:
     def now(self) -> float:
         return time.time()
-
-
-def _counts_by_verdict(results: Sequence[Any]) -> dict[str, int]:
-    return {verdict: sum(item.verdict == verdict for item in results) for verdict in _STYLES}
 
 
 def _table(results: Sequence[Any]) -> Table:

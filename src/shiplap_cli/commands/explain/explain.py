@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -23,6 +23,7 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.accounts.claim_account import ClaimAccounts
 from shiplap_cli.accounts.pod_account import pod_account_of
+from shiplap_cli.commands.explain.explain_answers import OfCommand, OfHome, OfLaunch, OfPlan, Story, priced
 from shiplap_cli.commands.explain.history import History, HistoryReader
 from shiplap_cli.commands.explain.history_options import (
     HistoryOptions,
@@ -34,10 +35,11 @@ from shiplap_cli.commands.explain.history_options import (
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs
 from shiplap_cli.installs.find_install import STACK, find_install
 from shiplap_cli.installs.records import open_record
+from shiplap_cli.joined_documents import joined
 from shiplap_cli.money import Money
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import Format, Output, emit, warning_line
-from shiplap_cli.render.decision_documents import caveat_lines, caveats_document, command_document
+from shiplap_cli.render.decision_documents import Caveats, caveat_lines, caveats_of, command_document
 from shiplap_cli.render.pages import account_page, claim_page, node_page
 
 if TYPE_CHECKING:
@@ -74,12 +76,13 @@ def pod(
     def decide() -> _CurrentAnswer:
         decision = _read_decision(record, sources, options)
         account = pod_account_of(decision.snapshot, decision.plan, name)
-        written = _document(account, decision.inputs)
         price = UNKNOWN_PRICE
+        home: msgspec.Struct | None = account.home
         if account.home is not None and account.home.launch is not None:
             launched = {claim.name: claim for claim in decision.plan.node_claims}
             price = Money(decision.snapshot).of_launch(launched[account.home.name])
-            written["home"]["launch"]["priceEstimated"] = price.estimated
+            home = joined(account.home, OfLaunch(priced(account.home.launch, price)))
+        written = joined(account, OfHome(home), *_caveats(decision.inputs))
         page = Group(account_page(account, price), *decision.lines)
         return _CurrentAnswer(written, page, 1 if account.state == "unschedulable" else 0)
 
@@ -118,9 +121,8 @@ def claim(
         account = ClaimAccounts(compile_snapshot(decision.snapshot)).of(planned)
         money = Money(decision.snapshot)
         page = Group(claim_page(planned, account, money), *decision.lines)
-        written = _document({"claim": planned, "account": account}, decision.inputs)
-        written["claim"]["launch"]["priceEstimated"] = money.of_launch(planned).estimated
-        emit(written, output, lambda: page)
+        claim = joined(planned, OfLaunch(priced(planned.launch, money.of_launch(planned))))
+        emit(joined(OfPlan(claim, account), *_caveats(decision.inputs)), output, lambda: page)
         return 0
     now = _present_state(name, decision.inputs)
     if now is not None:
@@ -159,8 +161,8 @@ def node(
         inputs = load_inputs(sources, options, lax_budgets=True)
         disruption = disruption_snapshot(inputs)
         account, money = node_account_of(disruption, name), Money(disruption.scheduling)
-        written, command = _document(account, inputs), account.command
-        written["command"] = command_document(command, money) if command is not None else None
+        command = command_document(account.command, money) if account.command is not None else None
+        written = joined(account, OfCommand(command), caveats_of(inputs))
         return _CurrentAnswer(written, Group(node_page(account, money), *caveat_lines(inputs)))
 
     return _answer(known, decide, options, sources, output)
@@ -191,7 +193,8 @@ def pool(
         decision = _read_decision(record, sources, options)
         account = pool_account_of(decision.snapshot, decision.plan, name)
         page = Group(pool_page(account), *decision.lines)
-        return _CurrentAnswer(_document(account, decision.inputs), page, 1 if account.away else 0)
+        written = joined(account, *_caveats(decision.inputs))
+        return _CurrentAnswer(written, page, 1 if account.away else 0)
 
     return _answer(known, decide, options, sources, output, record)
 
@@ -204,10 +207,9 @@ class _CurrentAnswer(msgspec.Struct, frozen=True):
     code: int = 0
 
 
-def _document(account: object, inputs: LoadedInputs | None) -> dict[str, Any]:
-    """An account as data, with what it rests on; a recorded decision rests on itself."""
-    written: dict[str, Any] = msgspec.to_builtins(account)
-    return written | (caveats_document(inputs) if inputs is not None else {})
+def _caveats(inputs: LoadedInputs | None) -> tuple[Caveats, ...]:
+    """What an account rests on; a recorded decision rests on itself."""
+    return () if inputs is None else (caveats_of(inputs),)
 
 
 def _has_cluster(sources: Sources, options: HistoryOptions) -> bool:
@@ -241,7 +243,7 @@ def _emit_current(history: History | None, decide: Callable[[], _CurrentAnswer],
             raise
         unseen = str(error)
         page = Group(history_page(history), Text(), warning_line(f"now: {unseen}"))
-        emit({"story": history, "now": None, "unseen": [unseen]}, output, lambda: page)
+        emit(Story(history, None, (unseen,)), output, lambda: page)
         return 0
     if history is not None:
         _emit_both(history, now.value, output, now.page)
@@ -282,7 +284,7 @@ def _emit_both(
 ) -> None:
     """The history, then the decision of now."""
     both = Group(history_page(history), Text(), Text(title, style="italic"), page)
-    emit({"story": history, "now": now}, output, lambda: both)
+    emit(Story(history, now), output, lambda: both)
 
 
 class _Decision(msgspec.Struct, frozen=True):

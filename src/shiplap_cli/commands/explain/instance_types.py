@@ -41,6 +41,10 @@ class _NodeYield(msgspec.Struct, frozen=True):
     sources: dict[str, str]
 
 
+YieldsByType = dict[str, _NodeYield]
+"""The answer of the command."""
+
+
 def instance_types(
     names: Annotated[
         list[str] | None, typer.Argument(help="Names or globs such as m5.large or 'c7i*'; all types without any.")

@@ -21,7 +21,7 @@ from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.output import Printed, summary, warning_line
-from shiplap_cli.render.decision_documents import caveat_texts, command_document
+from shiplap_cli.render.decision_documents import CommandDocument, caveat_texts, command_document
 
 
 class PresentState(Printed, frozen=True):
@@ -39,7 +39,7 @@ class PresentState(Printed, frozen=True):
     pods: tuple[str, ...] = ()
     moving: tuple[str, ...] = ()
     disruption: str = ""
-    command: dict[str, object] | None = None
+    command: CommandDocument | None = None
     unseen: tuple[str, ...] = ()
 
 

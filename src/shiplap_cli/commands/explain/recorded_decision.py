@@ -19,7 +19,15 @@ from shiplap.errors import InvalidInput
 from shiplap.instances.offerings.node_prices import Price
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Manifests
-from shiplap.records.disruption_record import DisruptionRecord, Outline, Recorded, decided_again, outline_with, read
+from shiplap.records.disruption_record import (
+    DisruptionRecord,
+    Outline,
+    OutlinedClaim,
+    Recorded,
+    decided_again,
+    outline_with,
+    read,
+)
 from shiplap.records.disruption_record import encode as encode_disruption
 from shiplap.records.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
@@ -40,6 +48,56 @@ class _DecisionDifference(Printed, frozen=True):
     recorded: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
     outlines: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class HourlyOfBoth(Printed, frozen=True):
+    """USD per hour of the decision as it was recorded, and as it was made again."""
+
+    recorded: float
+    again: float
+
+
+class ReplayDocument(Printed, frozen=True, kw_only=True):
+    """A decision that was made again."""
+
+    record: str
+    kind: str
+    cluster: str
+    at: str
+    epoch: int
+    recorded_by: str
+    replayed_by: str
+    same: bool
+    hourly: HourlyOfBoth
+    difference: _DecisionDifference
+
+
+class OutlineDocument(Printed, frozen=True, kw_only=True):
+    """The part of a record that is readable in any version."""
+
+    kind: str
+    cluster: str
+    at: str
+    epoch: int
+    pods: int
+    nodes: int
+    claims: tuple[OutlinedClaim, ...]
+    removed: tuple[str, ...]
+    unschedulable: int
+
+
+class UnreadableDocument(Printed, frozen=True):
+    """A decision that this version cannot make again: the outline of its record."""
+
+    recorded_by: str
+    replayed_by: str
+    problem: str
+    outline: OutlineDocument
+
+
+def _outline_document(outline: Outline) -> OutlineDocument:
+    values = {name: getattr(outline, name) for name in outline.__struct_fields__}
+    return OutlineDocument(**values | {"at": rfc3339(outline.at)})
 
 
 def decision(
@@ -93,26 +151,25 @@ def decision(
         )
     same = other.written == recorded.written
     change, hourly = (_DecisionDifference(), None) if same else _compare(recorded, document, other.written)
-    answer = {
-        "record": record,
-        "kind": recorded.outline.kind,
-        "cluster": recorded.outline.cluster,
-        "at": rfc3339(recorded.outline.at),
-        "epoch": recorded.outline.epoch,
-        "recordedBy": recorded.version,
-        "replayedBy": other.version,
-        "same": same,
-        "hourly": dict(zip(("recorded", "again"), hourly or (_hourly_of_outline(recorded.outline),) * 2, strict=True)),
-        "difference": msgspec.to_builtins(change),
-    }
+    answer = ReplayDocument(
+        record=record,
+        kind=recorded.outline.kind,
+        cluster=recorded.outline.cluster,
+        at=rfc3339(recorded.outline.at),
+        epoch=recorded.outline.epoch,
+        recorded_by=recorded.version,
+        replayed_by=other.version,
+        same=same,
+        hourly=HourlyOfBoth(*(hourly or (_hourly_of_outline(recorded.outline),) * 2)),
+        difference=change,
+    )
     emit(answer, output, lambda: _page(recorded, other.version, change, hourly))
     return 0 if same else 1
 
 
 def _emit_unreadable(recorded: Recorded, problem: str, output: Format, by: str = __version__) -> int:
     """The decision cannot be made again; the outline of the record is shown."""
-    outline = msgspec.to_builtins(recorded.outline) | {"at": rfc3339(recorded.outline.at)}
-    answer = {"recordedBy": recorded.version, "replayedBy": by, "problem": problem, "outline": outline}
+    answer = UnreadableDocument(recorded.version, by, problem, _outline_document(recorded.outline))
     emit(
         answer,
         output,

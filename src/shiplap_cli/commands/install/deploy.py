@@ -32,6 +32,10 @@ _STDERR = 2
 _COMMAND = "npx aws-cdk deploy --require-approval never --ci"
 
 
+PlannedDeployments = tuple[DeploymentCommand, ...]
+DoneDeployments = tuple[InstallDeployment, ...]
+
+
 def deploy(
     installs: Annotated[Path, typer.Option("-f", "--installs", help="YAML with `installs:`.")] = Path("installs.yaml"),
     *,

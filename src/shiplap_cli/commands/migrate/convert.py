@@ -11,16 +11,18 @@ import msgspec
 import typer
 
 from shiplap.errors import InvalidInput
+from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.files.documents import STDIN, Document, read_documents
 from shiplap_cli.commands.migrate.migration import migrate
 from shiplap_cli.commands.migrate.migration_findings import (
     Migration,
     MigrationFinding,
+    MigrationStep,
     Naming,
     counts_by_match,
 )
 from shiplap_cli.commands.migrate.migration_page import MigrationCost, migration_page, report_text
-from shiplap_cli.output import Format, Output, emit, yaml_text
+from shiplap_cli.output import Format, Output, Printed, emit, yaml_text
 
 _CLASSES, _POOLS = "ec2nodeclasses.yaml", "nodepools.yaml"
 _REPORT = "MIGRATION.md"
@@ -132,17 +134,34 @@ def _settings_text(migration: Migration) -> str:
     return msgspec.yaml.encode({"clusters": [settings]}).decode()
 
 
-def _document(migration: Migration, cost: MigrationCost | None) -> dict[str, Any]:
-    return {
-        "from": migration.origin,
-        "cluster": migration.cluster,
-        "manifests": list(migration.manifests),
-        "settings": {
-            "claimRules": msgspec.to_builtins(migration.claim_rules),
-            "joinTimeoutSeconds": migration.join_timeout_s or None,
-        },
-        "findings": msgspec.to_builtins(migration.findings),
-        "summary": dict(counts_by_match(migration.findings)),
-        "steps": msgspec.to_builtins(migration.steps),
-        "dryRun": msgspec.to_builtins(cost) if cost is not None else None,
-    }
+class MigratedSettings(Printed, frozen=True):
+    """What shiplap.yaml gets."""
+
+    claim_rules: tuple[ClaimRule, ...]
+    join_timeout_s: int | None = msgspec.field(name="joinTimeoutSeconds")
+
+
+class MigrationDocument(Printed, frozen=True, kw_only=True):
+    """The output of the command; `dry_run` is there with --cluster-state."""
+
+    origin: str = msgspec.field(name="from")
+    cluster: str
+    manifests: tuple[dict[str, Any], ...]
+    settings: MigratedSettings
+    findings: tuple[MigrationFinding, ...]
+    summary: dict[str, int]
+    steps: tuple[MigrationStep, ...]
+    dry_run: MigrationCost | None
+
+
+def _document(migration: Migration, cost: MigrationCost | None) -> MigrationDocument:
+    return MigrationDocument(
+        origin=migration.origin,
+        cluster=migration.cluster,
+        manifests=tuple(dict(each) for each in migration.manifests),
+        settings=MigratedSettings(migration.claim_rules, migration.join_timeout_s or None),
+        findings=migration.findings,
+        summary=dict(counts_by_match(migration.findings)),
+        steps=migration.steps,
+        dry_run=cost,
+    )

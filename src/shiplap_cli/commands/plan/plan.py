@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
@@ -20,9 +19,11 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan as decide
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays
 from shiplap_cli.commands.plan.monthly_costs import MOST_NODES, MonthlyCosts, consolidation_of, monthly_costs
+from shiplap_cli.commands.plan.plan_answers import PlanCosts, RejectedOverlays
 from shiplap_cli.inputs.disruption_inputs import disruption_snapshot, rehearsed_nodes
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs, load_inputs_per_manifests
 from shiplap_cli.installs.find_install import InstallOptions
+from shiplap_cli.joined_documents import joined
 from shiplap_cli.money import Money, dollar_figure
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import (
@@ -38,7 +39,7 @@ from shiplap_cli.output import (
     summary,
     write_page,
 )
-from shiplap_cli.policy_views import plan_lines, policy_documents, policy_lines
+from shiplap_cli.policy_views import plan_lines, policy_answers, policy_documents, policy_lines
 from shiplap_cli.render.arm_comparison import (
     ArmDocument,
     architecture_side,
@@ -48,7 +49,7 @@ from shiplap_cli.render.arm_comparison import (
     read_named,
     workload_pods,
 )
-from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
+from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_of, plan_document
 from shiplap_cli.render.html import PageNotes, diff_report, plan_report
 from shiplap_cli.render.markdown_reports import difference_markdown
 from shiplap_cli.render.pages import plan_page
@@ -125,16 +126,17 @@ def plan(
         snapshot, decided = (snapshot, decide(snapshot)) if from_scratch else inputs.decided()
         solve_s = time.perf_counter() - started
     money = Money(inputs.snapshot)
-    answer = plan_document(decided, solve_s, money) | caveats_document(inputs)
     rehearsed = rehearsed_nodes(inputs)
     rejected = _rejected_overlays(snapshot)
-    if rejected:
-        answer["rejectedOverlays"] = rejected
-    answer |= policy_documents(snapshot, rehearsed)
     totals = totals_of(inputs.snapshot, decided, money, from_scratch=from_scratch)
     month = _month(inputs, decided, totals, money, from_scratch=from_scratch)
-    if month is not None:
-        answer |= {"totals": msgspec.to_builtins(totals), "monthlyCosts": msgspec.to_builtins(month)}
+    answer = joined(
+        plan_document(decided, solve_s, money),
+        caveats_of(inputs),
+        RejectedOverlays(tuple(rejected)),
+        policy_answers()(**policy_documents(snapshot, rehearsed)),
+        PlanCosts(totals, month) if month is not None else PlanCosts(),
+    )
     if html is not None:
         notes = PageNotes(inputs.region, caveat_texts(inputs), cost_label, month.text if month is not None else "")
         write_page(html, plan_report(snapshot, decided, inputs.snapshot, notes))
@@ -174,7 +176,7 @@ def _on_arm(inputs: LoadedInputs, workloads: Sequence[str], output: Format) -> i
     with progress(f"planning {counted(len(pods), 'pod')} twice"):
         usual, arm64 = (architecture_side(decide(snapshot)) for snapshot in (alone, on_arm64(alone)))
     document = ArmDocument(tuple(workloads), len(pods), usual, arm64)
-    answer = msgspec.to_builtins(document) | caveats_document(inputs)
+    answer = joined(document, caveats_of(inputs))
     emit(answer, output, lambda: Group(arm_page(document), *caveat_lines(inputs)))
     return 1 if document.arm64.left_out else 0
 
@@ -218,7 +220,7 @@ def _compare(
         for path, made, inputs, money in zip(diff, plans, inputs_of_each, moneys, strict=True)
     ]
     difference = _difference(sides, plans)
-    answer: dict[str, Any] = msgspec.to_builtins(difference) | caveats_document(inputs_of_each[1])
+    answer = joined(difference, caveats_of(inputs_of_each[1]))
     caveats = caveat_texts(inputs_of_each[1])
     if written.html is not None:
         write_page(written.html, diff_report(difference, snapshots, plans, caveats))

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -24,11 +23,34 @@ from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallS
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_cli.installs.find_install import STACK, Bucket, DeployedInstall, Dev, Stack, find_install
 from shiplap_cli.installs.install_metrics import InstallMetrics, gather_metrics, queues_of
-from shiplap_cli.output import Format, HtmlFile, Output, confirm, emit, plain_table, spaced, titled_table, write_page
+from shiplap_cli.joined_documents import joined, joined_type
+from shiplap_cli.output import (
+    Format,
+    HtmlFile,
+    Output,
+    Printed,
+    confirm,
+    emit,
+    plain_table,
+    spaced,
+    titled_table,
+    write_page,
+)
 from shiplap_cli.render.status_page import CatalogDocument, ClusterStatusDocument, StatusDocument, metrics_page
 
 _OLD_S = 3 * 3600
 """A catalogue that was not refreshed for so long, seconds, is pointed out: it should be every hour."""
+
+
+class RedrivenQueue(Printed, frozen=True):
+    """Dead letters that were put back into their queue, and malformed ones that stay."""
+
+    moved: int
+    malformed: int
+
+
+StatusAnswer = joined_type(StatusDocument, InstallMetrics)
+RedriveAnswer = dict[str, RedrivenQueue]
 
 
 def status(
@@ -72,8 +94,7 @@ def status(
         from shiplap_cli.render.openmetrics import openmetrics_text, write_openmetrics  # noqa: PLC0415 - asked for seldom
 
         write_openmetrics(openmetrics, openmetrics_text(document, metrics))
-    answer = msgspec.to_builtins(document) | msgspec.to_builtins(metrics)
-    emit(answer, output, lambda: Group(*spaced([*_status_tables(document), *metrics_page(metrics)])))
+    emit(joined(document, metrics), output, lambda: Group(*spaced([*_status_tables(document), *metrics_page(metrics)])))
     classes = [item for each in document.clusters for item in each.node_classes]
     return 0 if classes and all(item.ready.status == nodeclass_status.TRUE for item in classes) else 1
 
@@ -91,7 +112,7 @@ def _redrive(install: DeployedInstall, output: Format, *, ask: bool) -> int:
         listed = ", ".join(f"{number} of {name}" for name, number in waiting.items() if number)
         confirm("--redrive", f"Put dead letters back ({listed})?")
     moved = {name.lower(): dead_letter_queues.redrive(dead, queue) for name, (dead, queue) in urls.items()}
-    answer = {name: {"moved": done, "malformed": left} for name, (done, left) in moved.items()}
+    answer = {name: RedrivenQueue(done, left) for name, (done, left) in moved.items()}
     rows = [(name, str(done), str(left)) for name, (done, left) in moved.items()]
     emit(answer, output, lambda: plain_table("queue", "put back", "malformed, left alone", rows=rows))
     return 1 if any(left for _, left in moved.values()) else 0

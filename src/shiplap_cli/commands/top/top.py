@@ -95,16 +95,16 @@ Source = Callable[[bool], Scene]
 """Gives the cluster now; its argument says whether it is asked for the last time."""
 
 
-class _TopDocument(ClusterPicture, frozen=True, kw_only=True, omit_defaults=True):
+class TopDocument(ClusterPicture, frozen=True, kw_only=True, omit_defaults=True):
     """The document of `-o json`."""
 
     decisions: tuple[Headline, ...] = ()
 
 
-def _document(scene: Scene) -> _TopDocument:
+def _document(scene: Scene) -> TopDocument:
     picture = scene.picture
     fields = {name: getattr(picture, name) for name in picture.__struct_fields__}
-    return _TopDocument(**fields, decisions=scene.decisions or ())
+    return TopDocument(**fields, decisions=scene.decisions or ())
 
 
 def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, ended: Event) -> Source:

@@ -37,7 +37,9 @@ class _Warning(msgspec.Struct, frozen=True):
     reason: str
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class ValidationDocument(msgspec.Struct, frozen=True):
+    """The output of the command."""
+
     valid: bool
     documents: int
     problems: list[_Problem]
@@ -72,7 +74,7 @@ def validate(
         raise report.problems[0]
     problems = [_problem_document(problem) for problem in report.problems]
     warnings = manifest_warnings(report.sound, embedded.load()) if report.sound else []
-    answer = _Answer(
+    answer = ValidationDocument(
         not problems, report.checked, problems, [_warning_document(warning) for warning in warnings], report.skipped
     )
     if markdown is not None:
