@@ -110,7 +110,12 @@ _LAB = {
         answers="shiplap_lab.dev.dev_report:DevReport",
         asks_aws=False,
     ),
-    "simulate": CommandEntry("A scenario in virtual time, with faults.", "lab.simulate:simulate", asks_aws=False),
+    "simulate": CommandEntry(
+        "A scenario in virtual time, with faults.",
+        "lab.simulate:simulate",
+        answers="RunDocument CampaignDocument ManifestsDocument MutantsDocument",
+        asks_aws=False,
+    ),
 }
 
 _MIGRATE = {

@@ -111,6 +111,7 @@ def shape(value: Any) -> Any:
 def test_a_simulation(golden: Golden) -> None:
     """Its figures follow from chance, which changes with the code; their names do not."""
     found = json.loads(shiplap(*["lab", "simulate", "mixed", "--hours", "0.05", "-o", "json"]).out)
+    has_schema(["lab", "simulate"], found)
     found["metrics"] = found["effects"] = {}
     golden.holds("commands/simulate", shape(found))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shiplap_cli.commands.lab.simulate import document
+from shiplap_cli.commands.lab.simulate import CeilingOvershoot, document
 from shiplap_cli.main import run as shiplap
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.judge.promises import Promise
@@ -102,7 +102,7 @@ def test_months_that_passed_a_ceiling_are_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcome = RunOutcome(scenario="mixed", seed=1, trace="", overshoots=OVER)
-    assert document(outcome)["overshoots"][1] == {"ceiling": "cluster left", "dollars": 0.4, "dearerByPrices": 0.3}
+    assert document(outcome).overshoots[1] == CeilingOvershoot("cluster left", 0.4, 0.3)
     monkeypatch.setattr(campaign, "_one", lambda *_: outcome)
     assert shiplap(["lab", "simulate", "mixed", "--seeds", "2", "--processes", "1"]) == 0
     told = capsys.readouterr().out

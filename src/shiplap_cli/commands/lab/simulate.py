@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -16,14 +17,28 @@ from rich.text import Text
 from shiplap.errors import InvalidInput
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.loading import load_manifests
-from shiplap_cli.output import FURTHER, Format, HtmlFile, Output, counted, emit, facts_table, plain_table, write_page
+from shiplap_cli.output import (
+    FURTHER,
+    Format,
+    HtmlFile,
+    Output,
+    Printed,
+    counted,
+    emit,
+    facts_table,
+    plain_table,
+    write_page,
+)
 from shiplap_cli.render.html_simulation import SIDES, comparison_report, simulation_report
+from shiplap_lab.faults.fault import Fault
+from shiplap_lab.judge.promises import Violation
 from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.campaign import (
     MOST_RARE,
     FaultEffect,
     KeptResults,
     MutantResult,
+    RunFigures,
     compare_manifests,
     differences,
     effects_of_faults,
@@ -36,6 +51,103 @@ from shiplap_lab.simulation.campaign import (
 from shiplap_lab.simulation.mutants import MUTANTS, planted
 from shiplap_lab.simulation.recording import Recording, run_recorded
 from shiplap_lab.simulation.run import RunOutcome
+
+
+class CeilingOvershoot(Printed, frozen=True):
+    """What a month cost above a ceiling that stops launches, and the part of it by which prices rose."""
+
+    ceiling: str
+    dollars: float
+    dearer_by_prices: float
+
+
+class InstancesOfRun(Printed, frozen=True):
+    """Instances of a run."""
+
+    launched: int
+    ended: int
+    most_at_once: int
+
+
+class PodsOfRun(Printed, frozen=True):
+    """Pods of a run."""
+
+    bound: int
+    longest_pending_seconds: float
+
+
+class DollarsOfRun(Printed, frozen=True):
+    """What the instances of a run cost, what the ledger says, and what instances without a claim cost."""
+
+    spent: float
+    ledger: float
+    unclaimed: float
+
+
+class RunDocument(Printed, frozen=True, kw_only=True):
+    """The outcome of one run; `faults` are counted where every promise was kept."""
+
+    scenario: str
+    seed: int
+    trace: str
+    placement: str
+    kept: bool
+    violations: tuple[Violation, ...]
+    faults: tuple[Fault, ...] | int
+    settled_after_seconds: float
+    ended_after_seconds: float
+    steps: int
+    instances: InstancesOfRun
+    pods: PodsOfRun
+    dollars: DollarsOfRun
+    overshoots: tuple[CeilingOvershoot, ...]
+    messages_given_up: int
+    effects: dict[str, int]
+    metrics: dict[str, float]
+
+
+class TimesOfFault(Printed, frozen=True):
+    """How often a fault took effect, and in how many seeds."""
+
+    times: int
+    seeds: int
+
+
+class CampaignDocument(Printed, frozen=True, kw_only=True):
+    """The outcome of many seeds; `rare` are faults that took effect in too few of them."""
+
+    scenario: str
+    seeds: int
+    steps: int
+    launched: int
+    effects: dict[str, TimesOfFault]
+    overshoots: tuple[CeilingOvershoot, ...]
+    rare: tuple[str, ...]
+    failed: tuple[RunDocument, ...]
+
+
+class ManifestsDocument(Printed, frozen=True):
+    """One seed under two sets of manifests."""
+
+    scenario: str
+    seed: int
+    own: RunFigures
+    other: RunFigures
+
+
+class VerdictOfMutant(Printed, frozen=True):
+    """After how many seeds a planted defect was found, in which scenario, and by which promise."""
+
+    found_after_seeds: int
+    scenario: str
+    promise: str
+
+
+class MutantsDocument(Printed, frozen=True):
+    """Planted defects, and how long the hunt took."""
+
+    mutants: dict[str, VerdictOfMutant]
+    seconds: float
 
 
 def simulate(
@@ -136,38 +248,38 @@ def _compare_manifests(
     play: Play, other: Manifests, seed: int, hours: float | None, output: Format, html: Path | None
 ) -> int:
     mine, others = compare_manifests(play, other, seed, hours)
-    value = {"scenario": play.name, "seed": seed, "own": mine.figures, "other": others.figures}
+    value = ManifestsDocument(play.name, seed, mine.figures, others.figures)
     if html is not None:
         write_page(html, comparison_report(mine, others))
     emit(
-        msgspec.to_builtins(value),
+        value,
         output,
         lambda: plain_table("", *SIDES, "difference", rows=differences(mine.figures, others.figures)),
     )
     return 0 if mine.figures.kept and others.figures.kept else 1
 
 
-def document(outcome: RunOutcome) -> dict[str, Any]:
-    """An outcome in the fixed format of `shiplap lab simulate -o json`."""
-    return {
-        "scenario": outcome.scenario,
-        "seed": outcome.seed,
-        "trace": outcome.trace,
-        "placement": outcome.placement,
-        "kept": not outcome.violations,
-        "violations": [msgspec.to_builtins(violation) for violation in outcome.violations],
-        "faults": [msgspec.to_builtins(item) for item in outcome.faults] if outcome.violations else len(outcome.faults),
-        "settledAfterSeconds": outcome.settled_at,
-        "endedAfterSeconds": outcome.ended_at,
-        "steps": outcome.steps,
-        "instances": {"launched": outcome.launched, "ended": outcome.ended, "mostAtOnce": outcome.most_nodes},
-        "pods": {"bound": outcome.pods_bound, "longestPendingSeconds": outcome.longest_pending},
-        "dollars": {"spent": outcome.spent, "ledger": outcome.ledger, "unclaimed": outcome.unclaimed},
-        "overshoots": [_overshoot(*item) for item in outcome.overshoots],
-        "messagesGivenUp": outcome.given_up,
-        "effects": outcome.effects,
-        "metrics": outcome.metrics,
-    }
+def document(outcome: RunOutcome) -> RunDocument:
+    """An outcome as `shiplap lab simulate -o json` prints it."""
+    return RunDocument(
+        scenario=outcome.scenario,
+        seed=outcome.seed,
+        trace=outcome.trace,
+        placement=outcome.placement,
+        kept=not outcome.violations,
+        violations=tuple(outcome.violations),
+        faults=tuple(outcome.faults) if outcome.violations else len(outcome.faults),
+        settled_after_seconds=outcome.settled_at,
+        ended_after_seconds=outcome.ended_at,
+        steps=outcome.steps,
+        instances=InstancesOfRun(outcome.launched, outcome.ended, outcome.most_nodes),
+        pods=PodsOfRun(outcome.pods_bound, outcome.longest_pending),
+        dollars=DollarsOfRun(outcome.spent, outcome.ledger, outcome.unclaimed),
+        overshoots=tuple(_overshoot(*item) for item in outcome.overshoots),
+        messages_given_up=outcome.given_up,
+        effects=outcome.effects,
+        metrics=outcome.metrics,
+    )
 
 
 def _run_campaign(
@@ -190,34 +302,34 @@ def _run_campaign(
     if failed and shrink:
         with planted(mutant):
             failed[0] = replace(with_fewest_faults(play, failed[0], hours=hours), lines=())
-    overshoots = [_overshoot(*item) for outcome in outcomes for item in outcome.overshoots]
-    value = {
-        "scenario": play.name,
-        "seeds": len(seeds),
-        "steps": steps,
-        "launched": launched,
-        "effects": {item.kind: {"times": item.times, "seeds": item.seeds} for item in effects},
-        "overshoots": overshoots,
-        "rare": rare,
-        "failed": [document(outcome) for outcome in failed],
-    }
+    overshoots = tuple(_overshoot(*item) for outcome in outcomes for item in outcome.overshoots)
+    value = CampaignDocument(
+        scenario=play.name,
+        seeds=len(seeds),
+        steps=steps,
+        launched=launched,
+        effects={item.kind: TimesOfFault(item.times, item.seeds) for item in effects},
+        overshoots=overshoots,
+        rare=rare,
+        failed=tuple(document(outcome) for outcome in failed),
+    )
     summary = f"{play.name}: {counted(len(seeds), 'seed')}, {steps} steps, {launched} instances, {len(failed)} failed"
     parts = (*_overshoot_lines(overshoots), _effects_table(effects, rare), *(_page(outcome) for outcome in failed[:5]))
     emit(value, output, lambda: Group(Text(summary, style="bold"), *parts))
     return 1 if failed or rare else 0
 
 
-def _overshoot(ceiling: str, over: float, dearer: float) -> dict[str, Any]:
-    return {"ceiling": ceiling, "dollars": round(over, 6), "dearerByPrices": round(dearer, 6)}
+def _overshoot(ceiling: str, over: float, dearer: float) -> CeilingOvershoot:
+    return CeilingOvershoot(ceiling, round(over, 6), round(dearer, 6))
 
 
-def _overshoot_lines(overshoots: list[dict[str, Any]]) -> list[RenderableType]:
+def _overshoot_lines(overshoots: Sequence[CeilingOvershoot]) -> list[RenderableType]:
     """The months in which more was spent than a ceiling that stops launches."""
     if not overshoots:
         return []
-    worst = max(overshoots, key=lambda item: item["dollars"])
-    said = f"{counted(len(overshoots), 'ceiling')} of a month passed, by ${worst['dollars']:.4f} at most"
-    return [Text(f"{said}: {worst['ceiling']}, where prices rose by ${worst['dearerByPrices']:.4f}")]
+    worst = max(overshoots, key=lambda item: item.dollars)
+    said = f"{counted(len(overshoots), 'ceiling')} of a month passed, by ${worst.dollars:.4f} at most"
+    return [Text(f"{said}: {worst.ceiling}, where prices rose by ${worst.dearer_by_prices:.4f}")]
 
 
 def _effects_table(effects: tuple[FaultEffect, ...], rare: tuple[str, ...]) -> RenderableType:
@@ -230,14 +342,9 @@ def _effects_table(effects: tuple[FaultEffect, ...], rare: tuple[str, ...]) -> R
 def _hunt_mutants(seeds: range, processes: int, output: Format) -> int:
     start = time.monotonic()
     results = list(hunt_mutants(MUTANTS, seeds, processes=processes))
-    value = {
-        "mutants": {
-            result.mutant: {"foundAfterSeeds": result.seeds, "scenario": result.scenario, "promise": result.promise}
-            for result in results
-        },
-        "seconds": round(time.monotonic() - start, 1),
-    }
-    emit(value, output, lambda: _mutant_table(results, len(seeds), value["seconds"]))  # type: ignore[arg-type]
+    found = {each.mutant: VerdictOfMutant(each.seeds, each.scenario, each.promise) for each in results}
+    value = MutantsDocument(found, round(time.monotonic() - start, 1))
+    emit(value, output, lambda: _mutant_table(results, len(seeds), value.seconds))
     return 0 if all(result.seeds for result in results) else 1
 
 
