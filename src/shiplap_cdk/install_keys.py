@@ -14,7 +14,7 @@ import msgspec
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.disruption.repair.repair_policies import RepairPolicy
 from shiplap.manifests.claim_rules import ClaimRule
-from shiplap.manifests.decoding import Constraint
+from shiplap.manifests.decoding import demands
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE
@@ -41,25 +41,9 @@ _MOST_MEMORY_MIB = 10_240
 
 def _key(explanation: str, *, schema: Mapping[str, Any] | None = None, **limits: Any) -> msgspec.Meta:
     """For `Annotated`: a key's explanation, the fields of a Constraint, and what else JSON Schema can say of it."""
-    bounds = _bounds(**limits)
+    bounds = demands(**limits)
     extra_json_schema = {"description": explanation, **(bounds.extra_json_schema or {}), **(schema or {})}
     return msgspec.Meta(extra=bounds.extra, extra_json_schema=extra_json_schema)
-
-
-def _bounds(**limits: Any) -> msgspec.Meta:
-    """For `Annotated`: the fields of a Constraint, which the reader and editors heed."""
-    constraint = Constraint(**limits)
-    words: dict[str, Any] = {
-        "pattern": constraint.pattern.replace(r"\Z", "$") or None,
-        "enum": list(constraint.choices) or None,
-        "minimum": constraint.least,
-        "maximum": constraint.most,
-        "minItems": constraint.fewest or None,
-        "maxItems": constraint.most_entries,
-        "uniqueItems": constraint.unique or None,
-    }
-    schema = {word: value for word, value in words.items() if value is not None}
-    return msgspec.Meta(extra={"constraint": constraint}, extra_json_schema=schema)
 
 
 def _whole(pattern: str) -> str:
@@ -75,21 +59,21 @@ _KEY = (
 )
 _BOUNDARY = r"|(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?([\w+=,.@-]+/)*[\w+=,.@-]{1,128}"
 
-SubnetId = Annotated[str, _bounds(pattern=_whole(SUBNET_ID), form="the id of a subnet")]
-SecurityGroupId = Annotated[str, _bounds(pattern=_whole(SECURITY_GROUP_ID), form="the id of a security group")]
-VolumeKey = Annotated[str, _bounds(pattern=_whole(_KEY), form="the id, ARN or alias of a KMS key")]
-SnapshotId = Annotated[str, _bounds(pattern=_whole("snap-[0-9a-f]+"), form="the id of a snapshot, snap-…")]
-AllowedSubnet = Annotated[str, _bounds(pattern=_whole("subnet-[0-9a-f]+"), form="the id of a subnet, subnet-…")]
-AllowedGroup = Annotated[str, _bounds(pattern=_whole("sg-[0-9a-f]+"), form="the id of a security group, sg-…")]
+SubnetId = Annotated[str, demands(pattern=_whole(SUBNET_ID), form="the id of a subnet")]
+SecurityGroupId = Annotated[str, demands(pattern=_whole(SECURITY_GROUP_ID), form="the id of a security group")]
+VolumeKey = Annotated[str, demands(pattern=_whole(_KEY), form="the id, ARN or alias of a KMS key")]
+SnapshotId = Annotated[str, demands(pattern=_whole("snap-[0-9a-f]+"), form="the id of a snapshot, snap-…")]
+AllowedSubnet = Annotated[str, demands(pattern=_whole("subnet-[0-9a-f]+"), form="the id of a subnet, subnet-…")]
+AllowedGroup = Annotated[str, demands(pattern=_whole("sg-[0-9a-f]+"), form="the id of a security group, sg-…")]
 Owner = Annotated[
     str,
-    _bounds(
+    demands(
         pattern=_whole("[0-9]{12}|self|amazon|aws-marketplace"),
         form="an account of 12 digits, self, amazon or aws-marketplace",
     ),
 ]
-ReservationId = Annotated[str, _bounds(pattern=_whole("cr-[0-9a-f]+"), form="the id of a capacity reservation, cr-…")]
-GroupId = Annotated[str, _bounds(pattern=_whole("pg-[0-9a-f]+"), form="the id of a placement group, pg-…")]
+ReservationId = Annotated[str, demands(pattern=_whole("cr-[0-9a-f]+"), form="the id of a capacity reservation, cr-…")]
+GroupId = Annotated[str, demands(pattern=_whole("pg-[0-9a-f]+"), form="the id of a placement group, pg-…")]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

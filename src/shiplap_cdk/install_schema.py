@@ -28,6 +28,7 @@ def install_schema() -> dict[str, Any]:
                 _allow_null(value)
             if isinstance(value.get("additionalProperties"), dict):
                 _allow_null(value["additionalProperties"])
+            _allow_switch(value)
     made["$defs"][InstallDocument.__name__]["properties"]["region"]["enum"] = known_regions()
     schema: dict[str, Any] = msgspec.json.decode(
         msgspec.json.encode({"$schema": _DIALECT, "title": "shiplap.yaml", **made})
@@ -38,6 +39,15 @@ def install_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """Return the text of the file."""
     return msgspec.json.format(msgspec.json.encode(install_schema()), indent=2).decode() + "\n"
+
+
+def _allow_switch(part: dict[str, Any]) -> None:
+    """Let a word that YAML 1.1 reads as a truth value be one: so it is read."""
+    choices = part.get("enum", ())
+    switches = [value for word, value in (("on", True), ("off", False)) if word in choices]
+    if switches:
+        part["enum"] = [*choices, *switches]
+        part["type"] = [*part["type"], "boolean"] if isinstance(part["type"], list) else [part["type"], "boolean"]
 
 
 def _allow_null(part: dict[str, Any]) -> None:

@@ -172,6 +172,15 @@ def test_limits_say_what_is_left_and_what_is_needed() -> None:
     assert record.nearest == NearestMiss("fake-it-3", "default", "cpu", 2000)
 
 
+def test_a_limit_with_nothing_left_names_the_smallest_type_that_would_do() -> None:
+    sizes = {"a-large": "8", "b-medium": "4", "c-small": "2"}
+    types = [fake_type(name, cpu=cpu, price=1.0) for name, cpu in sizes.items()]
+    old = node("old", pool="default", capacity={"cpu": "4"}, cpu="4", pods="0")
+    for cpu, limit, name in (("1", "4", "c-small"), ("3", "4", "b-medium"), ("1", "3", "c-small")):
+        record = given(pod(cpu=cpu), pools=[pool(limits={"cpu": limit})], nodes=[old], types=types).left("pod")
+        assert record.message.startswith(f"{name} in pool default: cpu limit short by ")
+
+
 def test_a_limit_on_nodes_says_how_many_there_may_be() -> None:
     outcome = given(*pods(3, ports=OWN_NODE), pools=[pool(limits={"nodes": "2"})])
     record = outcome.plan.unschedulable[0]

@@ -68,6 +68,27 @@ def test_another_zone(selecting: dict[str, Any]) -> None:
     assert "test-zone-1" in proposal.place
 
 
+def test_a_label_that_no_pool_has_is_added() -> None:
+    outcome = given(pod(selector={"team": "checkout"}), pools=[pool("one"), pool("two", taints=[TAINT])], types=ONLY)
+    first, *others = asked(outcome)
+    assert first.changes == ("add team: checkout to the template's labels of pool one, whose nodes drift by that",)
+    assert "pool one" in first.place
+    assert [len(item.changes) for item in others] == [2]
+
+
+def test_a_rule_of_a_pool_is_met_before_a_pod_gives_up_what_it_asks_for() -> None:
+    pools = [pool("any", rule(ZONE, "In", Z2)), pool("own", rule(ZONE, "In", Z1), taints=[TAINT])]
+    first, second = asked(given(pod(selector={ZONE: Z1}), pools=pools, types=ONLY))
+    assert first.changes == ("tolerate dedicated=x:NoSchedule",)
+    assert second.changes == (f"do not ask for {ZONE} In [{Z1}]",)
+
+
+@pytest.mark.parametrize(("label", "value"), [(ARCH, "arm64"), ("kubernetes.io/os", "windows")])
+def test_a_pod_keeps_what_its_image_needs(label: str, value: str) -> None:
+    pools = [pool("default", rule(label, "NotIn", value))]
+    assert asked(given(pod(selector={label: value}), pools=pools, types=ONLY)) == ()
+
+
 def test_a_higher_limit_to_the_unit() -> None:
     def limited(cpu: str) -> Outcome:
         return given(pod(cpu="3"), pools=[pool(limits={"cpu": cpu})], types=incrementing_types(8))

@@ -459,3 +459,17 @@ def _problems_in(folder: Path, text: str) -> tuple[InvalidInput, ...]:
     with pytest.raises(InvalidManifests) as caught:
         written(folder, text)
     return tuple(caught.value.problems)
+
+
+@pytest.mark.parametrize("word", ["off", "'off'", "Off", "false"])
+def test_off_is_a_word_with_and_without_quotes(folder: Path, word: str) -> None:
+    text = f"    gangs: {{mode: {word}}}\n    spotRisk: {{mode: {word}}}\n    prefixDelegation: {word}\n"
+    (cluster,) = written(folder, WRITTEN + text).clusters
+    assert cluster.settings.policies_on == ()
+    assert cluster.settings.prefix_delegation == "off"
+
+
+def test_on_is_a_word_too_where_it_is_a_choice(folder: Path) -> None:
+    (cluster,) = written(folder, WRITTEN + "    prefixDelegation: on\n").clusters
+    assert cluster.settings.prefix_delegation == "on"
+    assert refusal(folder, WRITTEN + "    spotRisk: {mode: on}\n").field == "clusters[0].spotRisk.mode"

@@ -30,7 +30,7 @@ from shiplap.kubernetes.taints import untolerated
 from shiplap.manifests.custom_resources import NodeOverlay, NodeOverlaySpec, NodePool, RequirementSpec
 from shiplap.manifests.shiplap_annotations import PROBE_UNMEASURED_TYPES
 from shiplap.scheduling.explain.nearest import Miss, amount, dollars, nearest_node, unmet_labels
-from shiplap.scheduling.explain.refusal_words import conflicting
+from shiplap.scheduling.explain.refusal_words import conflicting, labels_to_add
 from shiplap.scheduling.explain.unschedulable import Explainer, TemplateVerdict
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -54,6 +54,12 @@ _GIBI, _MEBI = 2**30, 2**20
 
 _ONE_RULE = 0.5
 """The size of a change that lifts one rule; a changed amount counts by its share."""
+
+_ONE_WISH = 0.6
+"""The size of a change by which a pod gives up what it asks of nodes: people mean that, so other rules go first."""
+
+_NEEDED = frozenset({labels.ARCH, labels.OS})
+"""Labels that a pod never gives up: its image would not start."""
 
 replace = msgspec.structs.replace
 
@@ -291,7 +297,13 @@ def _change_for(
         case RefusalKind.TAINT:
             step = _tolerate(snapshot, subject.key, template, pod_class)
         case RefusalKind.REQUIREMENTS:
-            step = _without_labels(snapshot, subject.key, want.term, conflicting(template, want))
+            conflicts = conflicting(template, want)
+            added = labels_to_add(template, want, conflicts)
+            step = (
+                _add_labels(snapshot, template.pool.metadata.name, added)
+                if added
+                else _without_labels(snapshot, subject.key, want.term, conflicts)
+            )
         case RefusalKind.MIN_VALUES:
             step = _indivisible("minValues", "minValues as BestEffort", _ONE_RULE, _best_effort, snapshot)
         case RefusalKind.BLOCKED:
@@ -318,6 +330,23 @@ def _change_for_shortfall(
     # A type that would do is not sold in the zone or as the capacity type that the pod asks for.
     asked = asked or [label for label in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) if label in term]
     return _without_labels(snapshot, subject.key, term, [label for label in asked if label in term])
+
+
+def _add_labels(snapshot: Snapshot, name: str, added: Mapping[str, str]) -> _Change:
+    """The NodePool whose nodes have these labels, too. Its present nodes drift by that."""
+
+    def labelled(pool: NodePool) -> NodePool:
+        template = pool.spec.template
+        metadata = replace(template.metadata, labels={**template.metadata.labels, **added})
+        return replace(pool, spec=replace(pool.spec, template=replace(template, metadata=metadata)))
+
+    def changed(other: Snapshot) -> Snapshot:
+        pools = tuple(labelled(pool) if pool.metadata.name == name else pool for pool in other.manifests.node_pools)
+        return replace(other, manifests=replace(other.manifests, node_pools=pools))
+
+    lines = ", ".join(f"{key}: {value}" for key, value in added.items())
+    text = f"add {lines} to the template's labels of pool {name}, whose nodes drift by that"
+    return _indivisible(f"labels of {name}", text, _ONE_RULE * len(added), changed, snapshot)
 
 
 def _tolerate(snapshot: Snapshot, key: str, template: NodeClaimTemplate, pod_class: PodClass) -> _Change:
@@ -514,8 +543,8 @@ def _restock(snapshot: Snapshot, node_class: str, miss: Miss) -> _Change:
 
 
 def _without_labels(snapshot: Snapshot, key: str, term: Requirements, unwanted: Collection[str]) -> _Change | None:
-    """The pod without its node selection by these labels; None if it is not the pod that selects by them."""
-    if not unwanted:
+    """The pod without its node selection by these labels; None if another must, or if its image needs one."""
+    if not unwanted or _NEEDED.intersection(unwanted):
         return None
     gone = frozenset(unwanted)
 
@@ -542,7 +571,7 @@ def _without_labels(snapshot: Snapshot, key: str, term: Requirements, unwanted: 
         after,
         f"labels {', '.join(sorted(gone))}",
         f"do not ask for {', '.join(str(term[label]) for label in sorted(gone))}",
-        _ONE_RULE * len(gone),
+        _ONE_WISH * len(gone),
         dict.fromkeys(sorted(gone), _ChangePart()),
         lambda other, kept: _without_labels(other, key, term, kept),
     )

@@ -93,8 +93,22 @@ def _repeated(values: list[Any]) -> Iterator[Any]:
 
 
 def demands(**limits: Any) -> msgspec.Meta:
-    """For `Annotated`: the fields of a Constraint. Only `decode` heeds it, so that any problem leaves an object."""
-    return msgspec.Meta(extra={"constraint": Constraint(**limits)})
+    """For `Annotated`: the fields of a Constraint. Only `decode` heeds it, so that any problem leaves an object.
+
+    A JSON schema of the field has the same bounds.
+    """
+    constraint = Constraint(**limits)
+    words: dict[str, Any] = {
+        "pattern": constraint.pattern.replace(r"\Z", "$") or None,
+        "enum": list(constraint.choices) or None,
+        "minimum": constraint.least,
+        "maximum": constraint.most,
+        "minItems": constraint.fewest or None,
+        "maxItems": constraint.most_entries,
+        "uniqueItems": constraint.unique or None,
+    }
+    schema = {word: value for word, value in words.items() if value is not None}
+    return msgspec.Meta(extra={"constraint": constraint}, extra_json_schema=schema)
 
 
 def decode(data: Mapping[str, Any], kind: type[T]) -> tuple[T | None, list[Problem]]:
@@ -161,6 +175,9 @@ class _Reader:
 
     def _read_constrained(self, shape: inspect.Type, extra: Mapping[str, Any], value: Any, path: Path) -> Any:
         before = len(self.problems)
+        choices = extra["constraint"].choices if "constraint" in extra else ()
+        if isinstance(value, bool) and _SWITCH[value] in choices:
+            return _SWITCH[value]
         if type(value) is int and "constraint" in extra and (unit := extra["constraint"].unit):
             self._refuse(path, f"expected text, got {kind_of(value)}; write {value}{unit}")
             return value
@@ -226,6 +243,9 @@ class _Reader:
         self.problems.append((path, reason))
         self.broken = True
 
+
+_SWITCH = {True: "on", False: "off"}
+"""Words that YAML 1.1 reads as truth values; a field that has them among its choices means the words."""
 
 _MOVED: dict[Path, str] = {
     ("spec", "template", "spec", "kubelet"): "it moved to spec.kubelet of the EC2NodeClass",

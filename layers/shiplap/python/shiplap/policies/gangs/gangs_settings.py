@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
+from shiplap.manifests.decoding import demands
 from shiplap.manifests.times import go_seconds
 from shiplap.policies.policy_settings import PolicySettings
 
@@ -21,7 +22,7 @@ class GangSettings(
     policy: ClassVar[str] = "gangs"
     leaves_pods_out: ClassVar[bool] = True
 
-    mode: str = OFF
+    mode: Annotated[str, demands(choices=(OFF, WHOLE))] = OFF
     members_within: str = "5m"
 
     @property
@@ -36,8 +37,6 @@ class GangSettings(
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Invalid settings: the field as written, and the reason."""
-        if self.mode not in (OFF, WHOLE):
-            yield ("mode",), f"{self.mode!r} is not one of {OFF}, {WHOLE}"
         try:
             lasts_s = go_seconds(self.members_within)
         except ValueError as error:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
+from shiplap.manifests.decoding import demands
 from shiplap.policies.policy_settings import PolicySettings
 
 
@@ -17,7 +18,7 @@ class SpotRiskSettings(
 
     policy: ClassVar[str] = "spot_risk"
 
-    mode: str = "off"
+    mode: Annotated[str, demands(choices=("off", "observe", "prefer"))] = "off"
     most_premium: float = 0.15
 
     @property
@@ -27,7 +28,5 @@ class SpotRiskSettings(
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Invalid settings: the field as written, and the reason."""
-        if self.mode not in ("off", "observe", "prefer"):
-            yield ("mode",), f"{self.mode!r} is not one of off, observe, prefer"
         if not 0 <= self.most_premium <= 1:
             yield ("mostPremium",), f"{self.most_premium:g} must be at least 0 and at most 1, such as 0.15 for 15 %"

@@ -154,7 +154,10 @@ def _asked(table: TypeTable, asked: Bools) -> str:
 
 
 def limit_miss(refusal: Refusal, rows: Ints) -> Miss | None:
-    """Of `rows` that hold the pod the type that is over the limits by the least share; None if none holds it."""
+    """Of `rows` that hold the pod the type that is over the limits by the least share; None if none holds it.
+
+    Where nothing is left each type is over by all that it has: the smallest is nearest.
+    """
     template, attempt = refusal.template, refusal.attempt
     rows = rows[(template.net[rows] >= attempt.requests).all(axis=1)]
     if not len(rows):
@@ -162,7 +165,8 @@ def limit_miss(refusal: Refusal, rows: Ints) -> Miss | None:
     capacity = template.table.capacity[template.table.row_type[rows]]
     over = np.maximum(capacity - np.maximum(refusal.left, 0), 0)
     relative = (over / np.maximum(capacity, 1)).sum(axis=1)
-    best = int(np.lexsort((rows, relative))[0])
+    absolute = (over / np.maximum(capacity.max(axis=0), 1)).sum(axis=1)
+    best = int(np.lexsort((rows, absolute, relative))[0])
     column = int(np.argmax(over[best] / np.maximum(capacity[best], 1)))
     resource = template.table.axis.names[column]
     name = template.table.names[template.table.row_type[rows[best]]]

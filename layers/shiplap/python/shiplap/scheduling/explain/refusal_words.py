@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -34,16 +34,18 @@ def conflicting(template: NodeClaimTemplate, attempt: PlacementAttempt) -> dict[
     return found
 
 
-def labels_to_add(template: NodeClaimTemplate, attempt: PlacementAttempt, conflicts: Collection[str]) -> str:
-    """`intent: apps`, the labels that nodes of a NodePool lack for a class; empty where labels alone would not do."""
-    lines = []
+def labels_to_add(
+    template: NodeClaimTemplate, attempt: PlacementAttempt, conflicts: Collection[str]
+) -> Mapping[str, str]:
+    """The labels that nodes of a NodePool lack for a class, with values; empty where labels alone would not do."""
+    added = {}
     for key in sorted(conflicts):
         wanted, known = attempt.term[key], template.allow_undefined
         unknown = key not in template.requirements and not template.requirements.most_like(key, known)
         if not unknown or wanted.complement or not wanted.values or reserved_label(key, known):
-            return ""
-        lines.append(f"{key}: {min(wanted.values)}")
-    return ", ".join(lines)
+            return {}
+        added[key] = min(wanted.values)
+    return added
 
 
 def filtered_out(template: NodeClaimTemplate) -> str:

@@ -298,7 +298,7 @@ class Explainer:
                     f"incompatible requirements, {' and '.join(conflicts.values())}{from_volumes(attempt, conflicts)}"
                 )
                 rest = Requirements(entry for key, entry in attempt.term.items() if key not in conflicts)
-                added = labels_to_add(template, attempt, conflicts)
+                added = ", ".join(f"{key}: {to}" for key, to in labels_to_add(template, attempt, conflicts).items())
                 lacking = f"NodePool {pool} lacks the label: add `{added}` to its spec.template.metadata.labels"
                 miss = self._but_for(refusal, rest, lacking if added else " and ".join(conflicts.values()))
             case RefusalKind.NODES:
