@@ -20,6 +20,7 @@ from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import Document
 from shiplap.manifests.files.loading import ManifestReport, check_documents, inspect_files, no_manifest
+from shiplap.manifests.files.manifest_folders import unapplied_kustomizations
 from shiplap.manifests.validation.live_objects import check_live_object, live_manifests, own_objects
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -42,7 +43,7 @@ from shiplap_cli.inputs.instance_supply import (
 )
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.options import Sources
-from shiplap_cli.output import counted, summary
+from shiplap_cli.output import counted, note, summary
 from shiplap_cli.policy_views import as_asked_by
 
 if TYPE_CHECKING:
@@ -286,6 +287,8 @@ def _manifests_of_files(paths: Sequence[Path], *, tolerate_missing_classes: bool
     manifests = _without_problems(report, tolerate_missing_classes=tolerate_missing_classes, lax_budgets=lax_budgets)
     if not manifests.node_pools:
         raise no_manifest(paths, report, "NodePool")
+    for warning in unapplied_kustomizations(report.skipped):
+        note(f"! {warning}\n")
     return manifests
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shiplap_cli.main import run
 from tests.commands import Shiplap
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
 
@@ -55,6 +56,40 @@ def test_what_is_ours_is_checked_and_the_rest_counted(tmp_path: Path, shiplap: S
         "reason": "of EKS Auto Mode",
     } in skipped
     assert len(skipped) == 11
+
+
+KUSTOMIZED = """\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../base]
+namePrefix: prod-
+patches:
+- {target: {kind: NodePool}, patch: "[{op: replace, path: /spec/limits/cpu, value: 5}]"}
+"""
+
+
+def test_what_a_kustomization_would_change_is_told(tmp_path: Path, shiplap: Shiplap) -> None:
+    plain = written(tmp_path / "plain", {"base/pool.json": POOL, "base/class.json": CLASS, **BESIDE})
+    assert shiplap.json("validate", plain / "base")["warnings"] == []
+    folder = written(plain, {"prod/kustomization.yaml": KUSTOMIZED, "test/kustomization.yml": "namePrefix: test-\n"})
+    prod, test = shiplap.json("validate", folder)["warnings"]
+    assert (prod["file"], prod["line"]) == (str(folder / "prod/kustomization.yaml"), 4)
+    assert prod["reason"] == (
+        f"namePrefix, patches not applied: render it first, `kubectl kustomize {folder}/prod | shiplap validate -`"
+    )
+    assert (test["file"], test["line"]) == (str(folder / "test/kustomization.yml"), 1)
+    assert "2 warnings" in shiplap.page("validate", folder)
+    shiplap.page("validate", "--strict", folder, code=1)
+
+
+def test_plan_tells_what_a_kustomization_would_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pending = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"}}
+    (tmp_path / "state.json").write_text(json.dumps(pending))
+    folder = written(
+        tmp_path / "pools", {"pool.json": POOL, "class.json": CLASS, "prod/kustomization.yaml": KUSTOMIZED}
+    )
+    assert run(["plan", "--cluster-state", str(tmp_path / "state.json"), "--manifests", str(folder)]) == 0
+    assert f"! {folder}/prod/kustomization.yaml:4: namePrefix, patches not applied" in capsys.readouterr().err
 
 
 def test_only_what_is_ours_fails(tmp_path: Path, shiplap: Shiplap) -> None:

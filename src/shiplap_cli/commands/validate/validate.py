@@ -12,7 +12,7 @@ from rich.text import Text
 
 from shiplap.errors import InvalidInput
 from shiplap.manifests.files.loading import ManifestReport, inspect_files, no_manifest
-from shiplap.manifests.files.manifest_folders import SkippedInput, counted_skips
+from shiplap.manifests.files.manifest_folders import SkippedInput, counted_skips, unapplied_kustomizations
 from shiplap_cli.inputs.manifest_warnings import manifest_warnings
 from shiplap_cli.output import Format, MarkdownFile, Output, counted, emit, fail, write_page
 from shiplap_lab.catalogue import embedded
@@ -73,7 +73,8 @@ def validate(
     if report.problems and not report.checked and output is Format.TABLE and markdown is None:
         raise report.problems[0]
     problems = [_problem_document(problem) for problem in report.problems]
-    warnings = manifest_warnings(report.sound, embedded.load()) if report.sound else []
+    warnings = [*unapplied_kustomizations(report.skipped)] if report.checked else []
+    warnings += manifest_warnings(report.sound, embedded.load()) if report.sound else []
     answer = ValidationDocument(
         not problems, report.checked, problems, [_warning_document(warning) for warning in warnings], report.skipped
     )
@@ -110,4 +111,5 @@ def _lines(report: ManifestReport, warnings: Sequence[InvalidInput]) -> Text:
 
 
 def _warning_line(warning: InvalidInput) -> str:
-    return f"{warning.source}:{warning.line}: warning: {warning.document}: {warning.what}"
+    document = f"{warning.document}: " if warning.document else ""
+    return f"{warning.source}:{warning.line}: warning: {document}{warning.what}"

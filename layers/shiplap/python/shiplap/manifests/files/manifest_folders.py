@@ -34,6 +34,22 @@ _OURS = re.compile(
 )
 """What an object of ours says, in text that need not be YAML."""
 
+_KUSTOMIZATIONS = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
+_KUSTOMIZED = (
+    "commonAnnotations",
+    "commonLabels",
+    "components",
+    "labels",
+    "namePrefix",
+    "nameSuffix",
+    "patches",
+    "patchesJson6902",
+    "patchesStrategicMerge",
+    "replacements",
+    "transformers",
+)
+"""Fields by which a kustomization changes what it names. Namespace and images change no manifest of ours."""
+
 _TEMPLATE = "{{"
 _CHART = "Chart.yaml"
 _RENDER = "`helm template CHART | shiplap validate -`"
@@ -175,10 +191,26 @@ def counted_skips(skipped: Sequence[SkippedInput]) -> str:
     return ", ".join(words)
 
 
+def unapplied_kustomizations(skipped: Iterable[SkippedInput]) -> tuple[InvalidInput, ...]:
+    """Warnings about kustomizations that would change the manifests beside them: nobody has applied that."""
+    found = []
+    for item in skipped:
+        path = Path(item.file)
+        if path.name not in _KUSTOMIZATIONS or item.reason not in (SkipReason.OTHER_KIND, SkipReason.NO_OBJECT):
+            continue
+        for document in read_file(path) if item.document or item.line else ():
+            fields = [field for field in _KUSTOMIZED if document.data.get(field)]
+            if fields:
+                remedy = f"render it first, `kubectl kustomize {path.parent} | shiplap validate -`"
+                reason = f"{', '.join(fields)} not applied: {remedy}"
+                found.append(InvalidInput(item.file, reason, line=document.line_of((fields[0],))))
+    return tuple(found)
+
+
 def likely_intention(skipped: Sequence[SkippedInput]) -> str:
     """The remedy for input without a manifest, by what it holds instead."""
     reasons, names = {item.reason for item in skipped}, {Path(item.file).name for item in skipped}
-    if {"kustomization.yaml", "kustomization.yml"} & names:
+    if _KUSTOMIZATIONS & names:
         return "render the kustomization first, `kubectl kustomize FOLDER | shiplap validate -`"
     if SkipReason.TEMPLATE in reasons or _CHART in names:
         return f"render the Helm chart first, {_RENDER}"
