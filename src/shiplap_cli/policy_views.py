@@ -10,6 +10,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from shiplap.disruption.disruption_snapshot import DisruptionInput
+from shiplap.errors import InvalidInput
+from shiplap.manifests.files.documents import Document
 from shiplap.policies.registry import parts
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
@@ -29,6 +31,13 @@ class PolicyView:
     unread: ClassVar[Mapping[str, Unread]] = {}
     """What a note says of each port of the feature that refuses to be read, by the name of its `PolicyPort`."""
 
+    kinds: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of objects in files that the feature reads beside those of every decision."""
+
+    def checked(self, documents: Sequence[Document]) -> Iterator[tuple[Document, InvalidInput | None]]:
+        """Yield the objects among documents that only the feature reads, each with what is wrong with it."""
+        yield from ()
+
     def of_launch(self, claim: PlannedClaim) -> str:
         """Return what there is to say of a launch; empty for nothing."""
         return ""
@@ -37,8 +46,11 @@ class PolicyView:
         """Return True if nodes would leave now if the feature did not rehearse."""
         return False
 
-    def asked_by(self, view: ClusterView) -> PolicyInput | None:
-        """Return the input of plans without an install that the objects of the cluster ask for themselves."""
+    def asked_by(self, view: ClusterView, documents: Sequence[Document] | None) -> PolicyInput | None:
+        """Return the input of plans without an install that the objects of the cluster ask for themselves.
+
+        `documents` are those of `kinds` in files; None where a cluster was asked. Raises InvalidInput.
+        """
         return None
 
     def lines(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> Iterator[str]:
@@ -63,9 +75,20 @@ def views() -> tuple[tuple[str, PolicyView], ...]:
     return tuple((name, module.VIEW) for name, module in parts("shiplap_cli", "view"))
 
 
-def as_asked_by(snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot without an install, with the features that its objects ask for."""
-    found = (view.asked_by(snapshot.view) for _, view in views())
+def kinds_of_features() -> frozenset[str]:
+    """Return the kinds of objects in files that features read."""
+    return frozenset().union(*(view.kinds for _, view in views()))
+
+
+def checked_by_features(documents: Sequence[Document]) -> Iterator[tuple[Document, InvalidInput | None]]:
+    """Yield the objects that only features read, each with what is wrong with it."""
+    for _, view in views():
+        yield from view.checked(documents)
+
+
+def as_asked_by(snapshot: Snapshot, documents: Sequence[Document] | None) -> Snapshot:
+    """Return a snapshot without an install, with the features that its objects ask for. Raises InvalidInput."""
+    found = (view.asked_by(snapshot.view, documents) for _, view in views())
     inputs = [item for item in found if item is not None]
     return snapshot.with_policies(inputs) if inputs else snapshot
 

@@ -36,6 +36,7 @@ from shiplap.manifests.files.documents import Document, read_documents
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.scheduler_config import SchedulerConfig
 from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap_cli import policy_views
 from shiplap_cli.inputs import object_validation
 from shiplap_cli.inputs.claim_objects import ClaimObject, claim_of, histories_of, read_claim_object
 from shiplap_cli.inputs.object_validation import convert, invalid_field, raise_first, typed_object
@@ -52,7 +53,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The part of a cluster that a decision reads; `histories` say since when, as far as NodeClaims tell.
 
     `manifests` are the NodePools and what belongs to them, as far as they were among the objects, not yet checked.
-    `added` says how many pods of which workload are in the view although they do not exist.
+    `added` says how many pods of which workload are in the view although they do not exist. `of_features` are the
+    objects that optional features read, not yet checked; None where a cluster was asked.
     """
 
     view: ClusterView
@@ -61,6 +63,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     histories: tuple[NodeHistory, ...] = ()
     manifests: tuple[Document, ...] = ()
     added: tuple[tuple[str, int], ...] = ()
+    of_features: tuple[Document, ...] | None = None
 
 
 def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = None) -> ClusterState:
@@ -77,10 +80,14 @@ def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = N
     workloads: list[Workload] = []
     seen: dict[tuple[str, str, str], Document] = {}
     manifests: list[Document] = []
+    of_features: list[Document] = []
+    kinds_of_features = policy_views.kinds_of_features()
     for document in (document for path in paths for document in read_documents(path)):
         kind = document.data.get("kind")
         if not isinstance(kind, str):
             raise invalid_field(document, "", "kind is missing")
+        if kind in kinds_of_features:
+            of_features.append(document)
         if kind not in found:
             if kind in MANIFEST_KINDS:
                 manifests.append(document)
@@ -106,7 +113,8 @@ def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = N
     ]
     found["DaemonSet"] = list(map(admission.daemon_set, found["DaemonSet"]))
     view = replace(ClusterView(), **{field: tuple(found[kind]) for kind, field in _VIEW_FIELDS.items()})
-    return replace(_state_of(view, found["NodeClaim"], manifests), added=missing.counts)
+    state = _state_of(view, found["NodeClaim"], manifests)
+    return replace(state, added=missing.counts, of_features=tuple(of_features))
 
 
 def state_of(view: ClusterView, node_claims: Sequence[Document], manifests: Sequence[Document]) -> ClusterState:

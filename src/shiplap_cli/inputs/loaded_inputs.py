@@ -186,10 +186,12 @@ def _snapshot(
         inputs = DecisionInputs(
             moment, DecisionState(0, tuple(cluster_inputs.state.claims)), cluster_inputs.state.view, frozenset()
         )
+        of_features = cluster_inputs.state.of_features
         if supply is None:
-            return as_asked_by(snapshot_of(cluster, inputs, catalogs_of_file(written, types or ()))), None
+            of_file = catalogs_of_file(written, types or ())
+            return as_asked_by(snapshot_of(cluster, inputs, of_file), of_features), None
         sold = catalogs_of(written, cluster_inputs, supply, learned or ())
-        return as_asked_by(snapshot_of(cluster, inputs, sold)), None
+        return as_asked_by(snapshot_of(cluster, inputs, sold), of_features), None
     if learned is not None:
         installed = msgspec.structs.replace(installed, capacity=installed.capacity.given(learned))
     from shiplap_cli.installs.installed_decision import installed_decision  # noqa: PLC0415 - files need no install

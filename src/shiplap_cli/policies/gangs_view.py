@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+from shiplap.errors import InvalidInput
+from shiplap.manifests.files.documents import Document
 from shiplap.policies.gangs.gang import GangMembers, KnownGangs
 from shiplap.policies.gangs.gang_input import GangInput
+from shiplap.policies.gangs.pod_groups import KIND, named_facts
 from shiplap.policies.gangs.waiting_gangs import waiting_gangs
 from shiplap.policies.gangs.whole_gangs import served_pods
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
 from shiplap_cli.output import counted
+from shiplap_cli.policies.gangs_objects import PRIORITY_CLASS, checked_pod_groups, facts_of_files
 from shiplap_cli.policy_views import PolicyView
 
 
 class GangsView(PolicyView):
     """Plans gangs as a whole where pods or files say that they are gangs, and tells of each that waits."""
 
-    def asked_by(self, view: ClusterView) -> PolicyInput | None:
-        """Return what pods say of gangs; None if none of them is in one."""
-        return GangInput(KnownGangs()) if waiting_gangs(view, KnownGangs(), 0.0) else None
+    kinds: ClassVar[frozenset[str]] = frozenset({KIND, PRIORITY_CLASS})
+
+    def checked(self, documents: Sequence[Document]) -> Iterator[tuple[Document, InvalidInput | None]]:
+        """Yield the PodGroups, each with what is wrong with it."""
+        for document, group in checked_pod_groups(documents):
+            yield document, group if isinstance(group, InvalidInput) else None
+
+    def asked_by(self, view: ClusterView, documents: Sequence[Document] | None) -> PolicyInput | None:
+        """Return what pods and the PodGroups of files say of gangs; None if no pod that waits is in one."""
+        facts = () if documents is None else named_facts(view.unbound, facts_of_files(documents), "among the files")
+        known = KnownGangs(pod_groups=facts)
+        return GangInput(known) if waiting_gangs(view, known, 0.0) else None
 
     def of_plan(self, snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         """Yield the gangs that wait, each with the places of its members and what they cost."""

@@ -1,10 +1,12 @@
-"""`shiplap plan` on files whose pods say that they are a gang."""
+"""`shiplap plan`, `explain` and `validate` on files with gangs."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.commands import Shiplap, listed
 from tests.unit.cli.planned_files import CATALOG, POOL, pod
@@ -48,3 +50,125 @@ def test_the_document_lists_gangs_that_wait(tmp_path: Path, shiplap: Shiplap) ->
 def test_files_without_gangs_say_nothing_of_them(tmp_path: Path, shiplap: Shiplap) -> None:
     assert "Gangs" not in shiplap(*arguments(tmp_path, 9, pod("web", "1")))
     assert "gangs" not in shiplap.json(*arguments(tmp_path, 9, pod("web", "1")))
+
+
+PLUGINS = {"labels": {"scheduling.x-k8s.io/pod-group": "train"}}
+
+
+def grouped(total: int = 3, **metadata: Any) -> list[dict[str, Any]]:
+    found = [pod(f"train-{number}", "5") for number in range(total)]
+    for item in found:
+        item["metadata"] |= metadata or PLUGINS
+    return found
+
+
+def pod_group(
+    api_version: str = "scheduling.x-k8s.io/v1alpha1", namespace: str = "web", name: str = "train", **spec: Any
+) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "creationTimestamp": None}
+    return {"apiVersion": api_version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def test_a_pod_group_in_files_makes_a_gang_of_the_pods_that_name_it(tmp_path: Path, shiplap: Shiplap) -> None:
+    whole = shiplap(*arguments(tmp_path, 9, pod_group(minMember=3), *grouped()))
+    assert "web/train: 3 of 3 members have a place, 3 new nodes" in whole
+    short = shiplap.page(*arguments(tmp_path, 2, pod_group(minMember=3), *grouped()), code=1)
+    assert "nothing is launched for gang web/train: 2 of 3 members would have a place" in short
+    enough = shiplap.page(*arguments(tmp_path, 2, pod_group(minMember=2), *grouped()), code=1)
+    assert "web/train: 2 of 2 members have a place, 2 new nodes" in enough
+    core = [pod(f"train-{number}", "5", spec={"schedulingGroup": {"podGroupName": "train"}}) for number in range(3)]
+    group = pod_group("scheduling.k8s.io/v1beta1", schedulingPolicy={"gang": {"minCount": 3}})
+    assert "web/train: 2 of" not in shiplap.page(*arguments(tmp_path, 2, group, *core), code=1)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "api_version"),
+    [
+        ({"annotations": {"scheduling.k8s.io/group-name": "train"}}, "scheduling.volcano.sh/v1beta1"),
+        ({"annotations": {"pod-group-name": "train"}}, "scheduling.run.ai/v2alpha2"),
+    ],
+)
+def test_volcano_and_kai_have_pod_groups_too(
+    tmp_path: Path, shiplap: Shiplap, metadata: dict[str, Any], api_version: str
+) -> None:
+    answer = shiplap.json(*arguments(tmp_path, 9, pod_group(api_version, minMember=3), *grouped(**metadata)))
+    assert [(item["name"], item["minimum"]) for item in answer["gangs"]["waiting"]] == [("train", 3)]
+    other = pod_group(minMember=3)
+    told = shiplap.page(*arguments(tmp_path, 9, other, *grouped(**metadata)), code=1)
+    assert f"there is no PodGroup web/train of {api_version.partition('/')[0]} among the files" in told
+
+
+def test_pods_are_told_of_a_pod_group_that_is_not_there(tmp_path: Path, shiplap: Shiplap) -> None:
+    given = arguments(tmp_path, 9, *grouped())
+    answer = shiplap.json(*given, code=1)
+    assert answer["nodeClaims"] == []
+    reason = "there is no PodGroup web/train of scheduling.x-k8s.io among the files"
+    assert [item["problem"] for item in answer["gangs"]["waiting"]] == [reason]
+    assert reason in shiplap.page("explain", "pod", "web/train-0", *given[1:], code=None)
+    elsewhere = shiplap.page(*arguments(tmp_path, 9, pod_group(namespace="ml", minMember=3), *grouped()), code=1)
+    assert "namespace ml has one, whose members are in its namespace only" in elsewhere
+
+
+def test_members_that_do_not_exist_are_missed(tmp_path: Path, shiplap: Shiplap) -> None:
+    (gang,) = shiplap.json(*arguments(tmp_path, 9, pod_group(minMember=2**31 - 1), *grouped()), code=1)["gangs"][
+        "waiting"
+    ]
+    assert gang["problem"] == "3 of 2147483647 members exist, nobody makes the others"
+
+
+def test_a_pod_group_that_asks_for_nothing_changes_nothing(tmp_path: Path, shiplap: Shiplap) -> None:
+    others = (pod_group(name="other", minMember=8), pod_group("scheduling.example.com/v1", minMember=-8))
+    cases = [
+        *((group, [pod("web", "5")]) for group in others),
+        (pod_group(), grouped()),
+        (pod_group(minMember=0), grouped()),
+    ]
+    for group, waiting in cases:
+        answer = shiplap.json(*arguments(tmp_path, 9, group, *waiting))
+        assert "gangs" not in answer
+        assert len(answer["nodeClaims"]) == len(waiting)
+
+
+def test_the_class_of_a_pod_group_is_looked_up(tmp_path: Path, shiplap: Shiplap) -> None:
+    first = [pod(f"first-{number}", "5", labels={"scheduling.x-k8s.io/pod-group": "first"}) for number in range(2)]
+    group = pod_group(name="first", minMember=2)
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 9}
+    for name, places in (("urgent", 2), ("unknown", 0)):
+        later = pod_group(minMember=2, priorityClassName=name)
+        page = shiplap.page(*arguments(tmp_path, 2, urgent, group, later, *first, *grouped(2)), code=1)
+        assert f"web/train: {places} of 2 members have a place" in page
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "reason"),
+    [
+        ({"minMember": -1}, "spec.minMember", "must be from 0 to 2147483647, is -1"),
+        ({"minMember": 2**31}, "spec.minMember", "must be from 0 to 2147483647, is 2147483648"),
+        ({"minMember": 10**30}, "spec.minMember", "must be from 0 to 2147483647, is 1000000"),
+        ({"minMember": "four"}, "spec.minMember", "Expected int"),
+    ],
+)
+def test_what_is_wrong_with_a_pod_group_is_named(
+    tmp_path: Path, shiplap: Shiplap, spec: dict[str, Any], field: str, reason: str
+) -> None:
+    given = arguments(tmp_path, 9, pod_group(**spec), *grouped())
+    told = shiplap.error(*given)
+    assert f"{tmp_path / 'state.json'}:1: PodGroup/train: {field}: {reason}" in told
+    answer = shiplap.json("validate", tmp_path, code=2)
+    (problem,) = answer["problems"]
+    assert (problem["file"], problem["document"], problem["field"]) == (given[2], "PodGroup/train", field)
+    assert reason in problem["reason"]
+
+
+def test_two_pod_groups_of_one_name(tmp_path: Path, shiplap: Shiplap) -> None:
+    two = (pod_group(minMember=3), pod_group(minMember=2))
+    given = arguments(tmp_path, 9, *two, *grouped())
+    assert f"there is already one of this name, in {given[2]}:1" in shiplap.error(*given)
+    assert "there is already one of this name" in shiplap.json("validate", given[2], code=2)["problems"][0]["reason"]
+    unlike = (pod_group("scheduling.volcano.sh/v1beta1", minMember=9), pod_group(namespace="ml", minMember=9))
+    assert "3 of 3 members" in shiplap(*arguments(tmp_path, 9, pod_group(minMember=3), *unlike, *grouped()))
+
+
+def test_pod_groups_are_valid_and_counted(tmp_path: Path, shiplap: Shiplap) -> None:
+    file = arguments(tmp_path, 9, pod_group(minMember=3), pod_group("scheduling.example.com/v1"), *grouped(1))[2]
+    assert shiplap("validate", file) == "1 manifest valid; passed over 2 objects of other kinds\n"

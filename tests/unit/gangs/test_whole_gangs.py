@@ -251,6 +251,16 @@ def test_a_pod_group_says_how_many_are_needed() -> None:
     assert planned(*members, known=KnownGangs(pod_groups=(gone,))).node_claims == ()
 
 
+def test_the_priority_of_a_pod_group_comes_before_that_of_its_pods() -> None:
+    label = "scheduling.x-k8s.io/pod-group"
+    low = pods(2, "low", cpu="1", ports=[80], labels={label: "low"}, priority=-10)
+    high = pods(2, "high", cpu="1", ports=[80], labels={label: "high"}, priority=-20)
+    facts = [PodGroupFacts("scheduling.x-k8s.io", "default", name, 2) for name in ("low", "high")]
+    assert homes(planned(*low, *high, nodes=2, known=KnownGangs(pod_groups=tuple(facts)))) == ["low-0", "low-1"]
+    facts[1] = replace(facts[1], priority=-5)
+    assert homes(planned(*low, *high, nodes=2, known=KnownGangs(pod_groups=tuple(facts)))) == ["high-0", "high-1"]
+
+
 def test_one_node_for_all_is_not_supported() -> None:
     made = planned(*gang(annotations={"kueue.x-k8s.io/podset-required-topology": "kubernetes.io/hostname"}))
     assert made.node_claims == ()

@@ -12,9 +12,16 @@ from rich.text import Text
 
 from shiplap.errors import InvalidInput
 from shiplap.manifests.files.loading import ManifestReport, inspect_files, no_manifest
-from shiplap.manifests.files.manifest_folders import SkippedInput, counted_skips, unapplied_kustomizations
+from shiplap.manifests.files.manifest_folders import (
+    SkippedInput,
+    SkipReason,
+    counted_skips,
+    skipped_document,
+    unapplied_kustomizations,
+)
 from shiplap_cli.inputs.manifest_warnings import manifest_warnings
 from shiplap_cli.output import Format, MarkdownFile, Output, counted, emit, fail, write_page
+from shiplap_cli.policy_views import checked_by_features
 from shiplap_lab.catalogue import embedded
 
 
@@ -67,7 +74,7 @@ def validate(
 
     Example: shiplap validate pools/
     """
-    report = inspect_files(paths, replacing or ())
+    report = _with_objects_of_features(inspect_files(paths, replacing or ()))
     if not report.checked and not report.problems:
         report = msgspec.structs.replace(report, problems=(no_manifest(paths, report),))
     if report.problems and not report.checked and output is Format.TABLE and markdown is None:
@@ -89,6 +96,22 @@ def validate(
         fail(f"{counted(len(problems), 'problem')} in {counted(report.checked, 'manifest')}{also}")
         return 2
     return 1 if strict and warnings else 0
+
+
+def _with_objects_of_features(report: ManifestReport) -> ManifestReport:
+    """Return the report with what optional features read among the objects of other kinds."""
+    if not report.others:
+        return report
+    found = list(checked_by_features(report.others))
+    skipped = list(report.skipped)
+    for document, _ in found:
+        skipped.remove(skipped_document(document, SkipReason.OTHER_KIND))
+    return msgspec.structs.replace(
+        report,
+        problems=(*report.problems, *(problem for _, problem in found if problem is not None)),
+        checked=report.checked + len(found),
+        skipped=tuple(skipped),
+    )
 
 
 def _warning_document(warning: InvalidInput) -> _Warning:

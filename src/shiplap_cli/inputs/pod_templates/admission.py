@@ -109,6 +109,10 @@ class Admission:
             return item
         return replace(item, spec=replace(item.spec, template=replace(template, spec=spec)))
 
+    def priority(self, class_name: str) -> int | None:
+        """The priority of a class, or of the default one where none is named; None where there is no such class."""
+        return self._priorities.get(class_name or self._default)
+
     def _new(self, spec: PodSpec, namespace: str) -> PodSpec:
         if spec.host_network:
             spec = _each_container(spec, _with_host_ports)

@@ -43,7 +43,7 @@ class ManifestReport(msgspec.Struct, frozen=True):
 
     `manifests` holds what could be typed, problems or not; `problems` come in the order of reading; `checked` counts
     the objects that are or ought to be manifests, `skipped` are all others. `sound` are those without problems, in the
-    order of reading.
+    order of reading. `others` are the objects of other kinds.
     """
 
     manifests: Manifests
@@ -51,6 +51,7 @@ class ManifestReport(msgspec.Struct, frozen=True):
     checked: int
     skipped: tuple[SkippedInput, ...] = ()
     sound: tuple[FoundManifest, ...] = ()
+    others: tuple[Document, ...] = ()
 
 
 def load_manifests(paths: Sequence[Path]) -> Manifests:
@@ -115,6 +116,7 @@ def _checked(given: FoundDocuments, replacing: Sequence[Document]) -> ManifestRe
         checked=len(ours),
         skipped=given.skipped,
         sound=tuple(each for each in found if id(each.document) not in unsound),
+        others=given.others,
     )
 
 

@@ -74,11 +74,15 @@ class SkippedInput(msgspec.Struct, frozen=True):
 
 
 class FoundDocuments(msgspec.Struct, frozen=True):
-    """The documents of files and folders: those that are or ought to be manifests, the others, what cannot be read."""
+    """The documents of files and folders: those that are or ought to be manifests, the others, what cannot be read.
+
+    `others` are the objects of other kinds among what is skipped.
+    """
 
     ours: tuple[Document, ...]
     skipped: tuple[SkippedInput, ...] = ()
     problems: tuple[InvalidInput, ...] = ()
+    others: tuple[Document, ...] = ()
 
 
 def find_documents(paths: Iterable[Path]) -> FoundDocuments:
@@ -103,20 +107,28 @@ def find_documents(paths: Iterable[Path]) -> FoundDocuments:
             else:
                 documents += read
     sorted_out = sort_out(documents)
-    return FoundDocuments(sorted_out.ours, (*skipped, *sorted_out.skipped), tuple(problems))
+    return FoundDocuments(sorted_out.ours, (*skipped, *sorted_out.skipped), tuple(problems), sorted_out.others)
 
 
 def sort_out(documents: Iterable[Document]) -> FoundDocuments:
     """Tell the manifests among documents from the others."""
     ours: list[Document] = []
+    others: list[Document] = []
     skipped: list[SkippedInput] = []
     for document in documents:
         reason = _skip_reason(document.data)
         if reason is None:
             ours.append(document)
         else:
-            skipped.append(SkippedInput(document.source, document.line_of(()), document.name, reason))
-    return FoundDocuments(tuple(ours), tuple(skipped))
+            skipped.append(skipped_document(document, reason))
+            if reason is SkipReason.OTHER_KIND:
+                others.append(document)
+    return FoundDocuments(tuple(ours), tuple(skipped), others=tuple(others))
+
+
+def skipped_document(document: Document, reason: SkipReason) -> SkippedInput:
+    """Name a document that is no manifest."""
+    return SkippedInput(document.source, document.line_of(()), document.name, reason)
 
 
 def _read(file: Path, *, is_named: bool) -> tuple[Document, ...] | SkippedInput:

@@ -67,6 +67,7 @@ class PodGroupFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fields of a PodGroup that matter for its gang. `api` is the group of its API.
 
     `problem` says why nothing is known of it, such as that it does not exist. A group of `minimum` 1 is no gang.
+    Without a `priority` the highest of its pods counts.
     """
 
     api: str
@@ -74,7 +75,7 @@ class PodGroupFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     minimum: int = 1
     topology: str = ""
-    priority: int = 0
+    priority: int | None = None
     created_at: str = ""
     problem: str = ""
 

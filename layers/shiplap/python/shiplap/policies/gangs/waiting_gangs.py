@@ -90,7 +90,7 @@ def _gang(asked: Asked, items: Sequence[_Found], facts: PodGroupFacts | None) ->
         name=name,
         minimum=max(minima, default=1) if not problems else max(_SEVERAL, *minima, 0),
         topology=next((item.topology for item in said if item.topology), group.topology),
-        priority=max(group.priority, *(pod.spec.priority for _, pod in items)),
+        priority=max(pod.spec.priority for _, pod in items) if group.priority is None else group.priority,
         created_at=created,
         deadline_s=min((item.deadline_s for item in said if item.deadline_s), default=0.0),
         problem=problems[0] if problems else "",
