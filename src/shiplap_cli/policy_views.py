@@ -25,6 +25,26 @@ class Unread(NamedTuple):
     otherwise: object
 
 
+class OptionalKind(NamedTuple):
+    """A kind of namespaced objects that a feature wants listed; the first of `versions` that has any counts.
+
+    `field` is the plural with `_` between its words. `consequence` is what follows where it may not be listed.
+    """
+
+    group: str
+    versions: tuple[str, ...]
+    field: str
+    kind: str
+    consequence: str
+
+
+class FeatureObjects(msgspec.Struct, frozen=True):
+    """Objects of kinds that features read, not yet checked; `live` where a cluster was asked, not files."""
+
+    documents: tuple[Document, ...] = ()
+    live: bool = False
+
+
 class PolicyView:
     """One feature on the command line. `shiplap_cli.policies.<name>_view` holds one as VIEW."""
 
@@ -33,6 +53,10 @@ class PolicyView:
 
     kinds: ClassVar[frozenset[str]] = frozenset()
     """Kinds of objects in files that the feature reads beside those of every decision."""
+
+    def wanted(self, view: ClusterView) -> Sequence[OptionalKind]:
+        """Return what is to be listed of a cluster beside what every decision reads."""
+        return ()
 
     def checked(self, documents: Sequence[Document]) -> Iterator[tuple[Document, InvalidInput | None]]:
         """Yield the objects among documents that only the feature reads, each with what is wrong with it."""
@@ -46,10 +70,11 @@ class PolicyView:
         """Return True if nodes would leave now if the feature did not rehearse."""
         return False
 
-    def asked_by(self, view: ClusterView, documents: Sequence[Document] | None) -> PolicyInput | None:
+    def asked_by(self, view: ClusterView, objects: FeatureObjects | None) -> PolicyInput | None:
         """Return the input of plans without an install that the objects of the cluster ask for themselves.
 
-        `documents` are those of `kinds` in files; None where a cluster was asked. Raises InvalidInput.
+        `objects` are those of `kinds` in files, or those that are `wanted` of a cluster; None where they may not be
+        listed. Raises InvalidInput.
         """
         return None
 
@@ -80,15 +105,20 @@ def kinds_of_features() -> frozenset[str]:
     return frozenset().union(*(view.kinds for _, view in views()))
 
 
+def wanted_by_features(view: ClusterView) -> tuple[OptionalKind, ...]:
+    """Return what features want listed of a cluster."""
+    return tuple(kind for _, each in views() for kind in each.wanted(view))
+
+
 def checked_by_features(documents: Sequence[Document]) -> Iterator[tuple[Document, InvalidInput | None]]:
     """Yield the objects that only features read, each with what is wrong with it."""
     for _, view in views():
         yield from view.checked(documents)
 
 
-def as_asked_by(snapshot: Snapshot, documents: Sequence[Document] | None) -> Snapshot:
+def as_asked_by(snapshot: Snapshot, objects: FeatureObjects | None) -> Snapshot:
     """Return a snapshot without an install, with the features that its objects ask for. Raises InvalidInput."""
-    found = (view.asked_by(snapshot.view, documents) for _, view in views())
+    found = (view.asked_by(snapshot.view, objects) for _, view in views())
     inputs = [item for item in found if item is not None]
     return snapshot.with_policies(inputs) if inputs else snapshot
 

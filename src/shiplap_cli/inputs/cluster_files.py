@@ -36,7 +36,6 @@ from shiplap.manifests.files.documents import Document, read_documents
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.scheduler_config import SchedulerConfig
 from shiplap.scheduling.model.snapshot import ClusterView
-from shiplap_cli import policy_views
 from shiplap_cli.inputs import object_validation
 from shiplap_cli.inputs.claim_objects import ClaimObject, claim_of, histories_of, read_claim_object
 from shiplap_cli.inputs.object_validation import convert, invalid_field, raise_first, typed_object
@@ -44,6 +43,7 @@ from shiplap_cli.inputs.pod_templates.admission import Admission, LimitRange, Pr
 from shiplap_cli.inputs.pod_templates.workload_objects import KINDS as WORKLOADS
 from shiplap_cli.inputs.pod_templates.workload_objects import Workload, read_workload
 from shiplap_cli.inputs.workloads import Scale, missing_pods
+from shiplap_cli.policy_views import FeatureObjects, kinds_of_features
 
 MANIFEST_KINDS = frozenset({"NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer", "PodTemplate"})
 """The kinds that `shiplap.manifests.files.loading` reads, among a cluster's objects."""
@@ -53,8 +53,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The part of a cluster that a decision reads; `histories` say since when, as far as NodeClaims tell.
 
     `manifests` are the NodePools and what belongs to them, as far as they were among the objects, not yet checked.
-    `added` says how many pods of which workload are in the view although they do not exist. `of_features` are the
-    objects that optional features read, not yet checked; None where a cluster was asked.
+    `added` says how many pods of which workload are in the view although they do not exist. `of_features` is None
+    where what optional features read may not be listed.
     """
 
     view: ClusterView
@@ -63,7 +63,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     histories: tuple[NodeHistory, ...] = ()
     manifests: tuple[Document, ...] = ()
     added: tuple[tuple[str, int], ...] = ()
-    of_features: tuple[Document, ...] | None = None
+    of_features: FeatureObjects | None = None
 
 
 def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = None) -> ClusterState:
@@ -81,12 +81,12 @@ def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = N
     seen: dict[tuple[str, str, str], Document] = {}
     manifests: list[Document] = []
     of_features: list[Document] = []
-    kinds_of_features = policy_views.kinds_of_features()
+    kinds_read = kinds_of_features()
     for document in (document for path in paths for document in read_documents(path)):
         kind = document.data.get("kind")
         if not isinstance(kind, str):
             raise invalid_field(document, "", "kind is missing")
-        if kind in kinds_of_features:
+        if kind in kinds_read:
             of_features.append(document)
         if kind not in found:
             if kind in MANIFEST_KINDS:
@@ -114,16 +114,22 @@ def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = N
     found["DaemonSet"] = list(map(admission.daemon_set, found["DaemonSet"]))
     view = replace(ClusterView(), **{field: tuple(found[kind]) for kind, field in _VIEW_FIELDS.items()})
     state = _state_of(view, found["NodeClaim"], manifests)
-    return replace(state, added=missing.counts, of_features=tuple(of_features))
+    return replace(state, added=missing.counts, of_features=FeatureObjects(tuple(of_features)))
 
 
-def state_of(view: ClusterView, node_claims: Sequence[Document], manifests: Sequence[Document]) -> ClusterState:
+def state_of(
+    view: ClusterView,
+    node_claims: Sequence[Document],
+    manifests: Sequence[Document],
+    of_features: FeatureObjects | None = None,
+) -> ClusterState:
     """The state of a cluster whose objects were listed, with its NodeClaims and manifests as the API has them.
 
     Raises:
         InvalidInput: a NodeClaim has a malformed field.
     """
-    return _state_of(view, [read_claim_object(document) for document in node_claims], manifests)
+    state = _state_of(view, [read_claim_object(document) for document in node_claims], manifests)
+    return replace(state, of_features=of_features)
 
 
 def _state_of(view: ClusterView, items: Sequence[ClaimObject], manifests: Sequence[Document]) -> ClusterState:

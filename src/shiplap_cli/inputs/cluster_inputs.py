@@ -97,7 +97,12 @@ def read_cluster_inputs(
     access = dev_access(which.cluster) if which.dev and not asked else access_of(sources.kubeconfig, sources.context)
     deployed = installed.settings if installed is not None else None
     own = own_manifests and (deployed is None or deployed.live_manifests)
-    live = read_live_cluster(access, manifests=own, workloads=bool(cluster.pod_topology_spread.constraints()))
+    live = read_live_cluster(
+        access,
+        manifests=own,
+        workloads=bool(cluster.pod_topology_spread.constraints()),
+        features=installed is None,  # an install decides by what its functions read
+    )
     of_install = installed.settings if installed is not None else None
     if installed is not None and of_install is not None:
         installed.notes.extend(_context_warnings(access.context, access.server, of_install))

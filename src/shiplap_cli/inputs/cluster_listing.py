@@ -52,6 +52,7 @@ from shiplap.manifests.files.documents import Document
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_cli.inputs.cluster_files import ClusterState, state_of
 from shiplap_cli.output import Printed, progress
+from shiplap_cli.policy_views import FeatureObjects, OptionalKind, wanted_by_features
 
 if TYPE_CHECKING:
     from shiplap.cluster.kubeconfig import Access
@@ -83,7 +84,10 @@ class MissingPermission(Printed, frozen=True, order=True):
 
 
 class ListedResource(msgspec.Struct, frozen=True):
-    """A list, by its field of `ClusterView`: what its items are read as, and what follows where it is not permitted."""
+    """A list, by its field of `ClusterView`: what its items are read as, and what follows where it is not permitted.
+
+    `object_kind` is that of items which are read as they are.
+    """
 
     field: str
     group: str
@@ -92,6 +96,7 @@ class ListedResource(msgspec.Struct, frozen=True):
     consequence: str
     selector: str = ""
     namespaced: bool = True
+    object_kind: str = ""
 
     @property
     def plural(self) -> str:
@@ -211,6 +216,8 @@ class ClusterListing(msgspec.Struct, frozen=True):
     node_claims: tuple[dict[str, Any], ...] = ()
     kubernetes_version: str = ""
     unseen: tuple[MissingPermission, ...] = ()
+    of_features: tuple[dict[str, Any], ...] | None = None
+    """None where one of the kinds may not be listed."""
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -224,6 +231,7 @@ def list_cluster(
     namespace: str,
     manifests: bool,
     workloads: bool,
+    features: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> ClusterListing:
     """List what a decision reads, as far as it is permitted.
@@ -233,12 +241,13 @@ def list_cluster(
         namespace: where to look for what may not be listed in the whole cluster.
         manifests: whether NodePools and what belongs to them are to be read, too.
         workloads: whether there are default spread constraints, which need Services and controllers.
+        features: whether objects are to be read that only optional features know.
         report: receives the text of each step.
 
     Raises:
         ClusterError: the server does not answer, refuses the credentials, or permits neither pods nor nodes.
     """
-    return _Lister(transport, namespace, report).survey(manifests=manifests, workloads=workloads)
+    return _Lister(transport, namespace, report).survey(manifests=manifests, workloads=workloads, features=features)
 
 
 class _Lister:
@@ -249,7 +258,7 @@ class _Lister:
         self._unseen: list[MissingPermission] = []
         self._unreadable: set[Unreadable] = set()
 
-    def survey(self, *, manifests: bool, workloads: bool) -> ClusterListing:
+    def survey(self, *, manifests: bool, workloads: bool, features: bool) -> ClusterListing:
         version = self._version()  # alone and first: an unreachable server or a refused credential is one error
         of_manifests = _MANIFESTS if manifests else ()
         listed = self._list_each((*_ALWAYS, *of_manifests, _NODE_CLAIMS))
@@ -263,12 +272,14 @@ class _Lister:
         if listed.get("capacity_buffers"):
             scalables = tuple(item for kind in _SCALABLES for item in self._list_permitted(kind))
         view = ClusterView(scalables=scalables, unreadable=tuple(sorted(self._unreadable)))
+        of_features = self._list_optional(wanted_by_features(ClusterView(pods=pods))) if features else None
         return ClusterListing(
             view=replace(view, **{field: items for field, items in listed.items() if field in view.__struct_fields__}),
             manifests=tuple(_with_kind(kind, item) for kind in of_manifests for item in listed[kind.field]),
             node_claims=tuple(_with_kind(_NODE_CLAIMS, item) for item in listed["node_claims"]),
             kubernetes_version=version,
             unseen=tuple(sorted(set(self._unseen))),
+            of_features=of_features,
         )
 
     def _version(self) -> str:
@@ -292,6 +303,21 @@ class _Lister:
             _reader(kind)  # before there are threads: two that meet a type for the first time at once crash msgspec
         with ThreadPoolExecutor(4, "survey") as pool:
             return dict(zip((kind.field for kind in kinds), pool.map(self._list_permitted, kinds), strict=True))
+
+    def _list_optional(self, wanted: Iterable[OptionalKind]) -> tuple[dict[str, Any], ...] | None:
+        """The objects of kinds whose definition may be missing; None where one of them may not be listed."""
+        found: list[dict[str, Any]] = []
+        before = len(self._unseen)
+        for each in wanted:
+            for version in each.versions:
+                kind = ListedResource(
+                    each.field, each.group, version, dict[str, Any], each.consequence, object_kind=each.kind
+                )
+                items = self._list_permitted(kind)
+                found += (_with_kind(kind, item) for item in items)
+                if items or len(self._unseen) > before:
+                    break
+        return tuple(found) if len(self._unseen) == before else None
 
     def _list_permitted(self, kind: ListedResource) -> tuple[Any, ...]:
         """The objects that may be listed: of the cluster, else of the namespace, else none; none of unknown kinds."""
@@ -343,14 +369,14 @@ class _Lister:
 
 @cache
 def _reader(kind: ListedResource) -> Reader[Any]:
-    object_kind = _OBJECT_KINDS.get(kind.field, "")
+    object_kind = kind.object_kind or _OBJECT_KINDS.get(kind.field, "")
     return Reader(kind.typed, object_kind, any_size=bool(object_kind))
 
 
 def _with_kind(kind: ListedResource, item: Mapping[str, Any]) -> dict[str, Any]:
     """Items of a list do not say what they are."""
     version = f"{kind.group}/{kind.version}" if kind.group else kind.version
-    return {**item, "apiVersion": version, "kind": _OBJECT_KINDS[kind.field]}
+    return {**item, "apiVersion": version, "kind": kind.object_kind or _OBJECT_KINDS[kind.field]}
 
 
 class LiveCluster(msgspec.Struct, frozen=True):
@@ -370,7 +396,7 @@ def access_of(kubeconfig: Path | None, context: str) -> Access:
     return load(kubeconfig, context, environment=os.environ, home=Path.home(), instead=instead)
 
 
-def read_live_cluster(access: Access, *, manifests: bool, workloads: bool) -> LiveCluster:
+def read_live_cluster(access: Access, *, manifests: bool, workloads: bool, features: bool) -> LiveCluster:
     """Enter a cluster and list what a decision reads.
 
     Raises:
@@ -383,7 +409,12 @@ def read_live_cluster(access: Access, *, manifests: bool, workloads: bool) -> Li
         try:
             transport = enter_context(access, clock=time.time, environment=os.environ, sleep=time.sleep)
             listing = list_cluster(
-                transport, namespace=access.namespace, manifests=manifests, workloads=workloads, report=report
+                transport,
+                namespace=access.namespace,
+                manifests=manifests,
+                workloads=workloads,
+                features=features,
+                report=report,
             )
         except ClusterError as error:
             raise InvalidInput(source, _explained(error, access)) from error
@@ -396,7 +427,10 @@ def read_live_cluster(access: Access, *, manifests: bool, workloads: bool) -> Li
 
 
 def _state(listing: ClusterListing, source: str) -> ClusterState:
-    return state_of(listing.view, _documents(source, listing.node_claims), _documents(source, listing.manifests))
+    read = listing.of_features
+    of_features = FeatureObjects(tuple(_documents(source, read)), live=True) if read is not None else None
+    claims, manifests = _documents(source, listing.node_claims), _documents(source, listing.manifests)
+    return state_of(listing.view, claims, manifests, of_features)
 
 
 def _documents(source: str, objects: Iterable[Mapping[str, Any]]) -> Sequence[Document]:

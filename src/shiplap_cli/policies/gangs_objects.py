@@ -1,4 +1,4 @@
-"""PodGroups in files: what they say of gangs, or file, line, field and reason of what is wrong with them."""
+"""PodGroups in files and clusters: what they say of gangs, or where and why something is wrong with them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from shiplap.policies.gangs.gang import PodGroupFacts
 from shiplap.policies.gangs.pod_groups import KIND, PodGroupObject, group_of, pod_group_facts, pod_group_problems
 from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
 from shiplap_cli.inputs.pod_templates.admission import Admission, PriorityClass
+from shiplap_cli.policy_views import FeatureObjects
 
 PRIORITY_CLASS = "PriorityClass"
 
@@ -34,13 +35,27 @@ def checked_pod_groups(documents: Sequence[Document]) -> Iterator[tuple[Document
             yield document, invalid_field(document, "metadata.name", reason)
 
 
-def facts_of_files(documents: Sequence[Document]) -> list[PodGroupFacts]:
-    """Return what the PodGroups of files say; their PriorityClasses are looked up beside them. Raises InvalidInput."""
+def facts_of_objects(objects: FeatureObjects) -> list[PodGroupFacts]:
+    """Return what PodGroups say; their PriorityClasses are looked up beside them.
+
+    What is wrong with one in a cluster is a problem of its gang only. Raises InvalidInput for one in a file.
+    """
+    documents = objects.documents
     classes = [document for document in documents if document.data.get("kind") == PRIORITY_CLASS]
     admission = Admission([], [typed_object(document, PriorityClass) for document in classes])
     facts = []
-    for _, group in checked_pod_groups(documents):
-        if isinstance(group, InvalidInput):
+    for document, group in checked_pod_groups(documents):
+        if not isinstance(group, InvalidInput):
+            facts.append(pod_group_facts(group, admission.priority(group.spec.priority_class_name)))
+        elif objects.live:
+            facts.append(_unreadable(document, group))
+        else:
             raise group
-        facts.append(pod_group_facts(group, admission.priority(group.spec.priority_class_name)))
     return facts
+
+
+def _unreadable(document: Document, problem: InvalidInput) -> PodGroupFacts:
+    meta = document.data.get("metadata")
+    namespace, name = (str(meta.get(field, "")) if isinstance(meta, dict) else "" for field in ("namespace", "name"))
+    said = f"its PodGroup cannot be read: {problem.what}"
+    return PodGroupFacts(group_of(document.data.get("apiVersion")), namespace or "default", name, problem=said)

@@ -7,16 +7,17 @@ from typing import Any, ClassVar
 
 from shiplap.errors import InvalidInput
 from shiplap.manifests.files.documents import Document
-from shiplap.policies.gangs.gang import GangMembers, KnownGangs
+from shiplap.policies.gangs.gang import GangMembers, KnownGangs, PodGroupFacts
 from shiplap.policies.gangs.gang_input import GangInput
-from shiplap.policies.gangs.pod_groups import KIND, named_facts
+from shiplap.policies.gangs.gang_membership import named_pod_groups
+from shiplap.policies.gangs.pod_groups import KIND, VERSIONS, named_facts
 from shiplap.policies.gangs.waiting_gangs import waiting_gangs
 from shiplap.policies.gangs.whole_gangs import served_pods
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
 from shiplap_cli.output import counted
-from shiplap_cli.policies.gangs_objects import PRIORITY_CLASS, checked_pod_groups, facts_of_files
-from shiplap_cli.policy_views import PolicyView
+from shiplap_cli.policies.gangs_objects import PRIORITY_CLASS, checked_pod_groups, facts_of_objects
+from shiplap_cli.policy_views import FeatureObjects, OptionalKind, PolicyView
 
 
 class GangsView(PolicyView):
@@ -29,10 +30,18 @@ class GangsView(PolicyView):
         for document, group in checked_pod_groups(documents):
             yield document, group if isinstance(group, InvalidInput) else None
 
-    def asked_by(self, view: ClusterView, documents: Sequence[Document] | None) -> PolicyInput | None:
-        """Return what pods and the PodGroups of files say of gangs; None if no pod that waits is in one."""
-        facts = () if documents is None else named_facts(view.unbound, facts_of_files(documents), "among the files")
-        known = KnownGangs(pod_groups=facts)
+    def wanted(self, view: ClusterView) -> Sequence[OptionalKind]:
+        """Return the PodGroups of those APIs of which a pod that waits names one."""
+        apis = sorted({api for api, _, _ in named_pod_groups(view.unbound)})
+        return [OptionalKind(api, VERSIONS[api], "pod_groups", KIND, _ONE_BY_ONE) for api in apis]
+
+    def asked_by(self, view: ClusterView, objects: FeatureObjects | None) -> PolicyInput | None:
+        """Return what pods and PodGroups say of gangs; None if no pod that waits is in one."""
+        facts: Sequence[PodGroupFacts] = ()
+        if objects is not None:
+            where = "in the cluster" if objects.live else "among the files"
+            facts = named_facts(view.unbound, facts_of_objects(objects), where)
+        known = KnownGangs(pod_groups=tuple(facts))
         return GangInput(known) if waiting_gangs(view, known, 0.0) else None
 
     def of_plan(self, snapshot: Snapshot, plan: Plan) -> Iterator[str]:
@@ -51,6 +60,7 @@ class GangsView(PolicyView):
 
 VIEW = GangsView()
 
+_ONE_BY_ONE = "pods that name one are planned one by one"
 _AS_IN_AN_INSTALL = "\nGangs, all or nothing, as an install with `gangs: {mode: whole}` plans them:"
 
 

@@ -9,9 +9,24 @@ import msgspec
 from shiplap.kubernetes.names import namespaced_name
 from shiplap.kubernetes.objects import ObjectMeta, Pod
 from shiplap.policies.gangs.gang import PodGroupFacts
-from shiplap.policies.gangs.gang_membership import KAI, KUBERNETES, POD_GROUP_APIS, named_pod_groups
+from shiplap.policies.gangs.gang_membership import (
+    KAI,
+    KUBERNETES,
+    POD_GROUP_APIS,
+    SCHEDULER_PLUGINS,
+    VOLCANO,
+    named_pod_groups,
+)
 
 KIND = "PodGroup"
+VERSIONS = {
+    KUBERNETES: ("v1beta1", "v1alpha3", "v1alpha2"),
+    SCHEDULER_PLUGINS: ("v1alpha1",),
+    VOLCANO: ("v1beta1",),
+    KAI: ("v2alpha2",),
+}
+"""The versions of each group of APIs that have PodGroups, the newest first."""
+
 _INT32 = 2**31
 _DEFAULT_NAMESPACE = "default"
 
