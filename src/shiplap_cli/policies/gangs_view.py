@@ -47,9 +47,11 @@ class GangsView(PolicyView):
     def of_plan(self, snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         """Yield the gangs that wait, each with the places of its members and what they cost."""
         gangs = _waiting(snapshot)
-        for number, members in enumerate(gangs):
-            if not number:
-                yield "" if snapshot.install else _AS_IN_AN_INSTALL
+        if gangs:
+            known = snapshot.policy(GangInput)
+            named = known is not None and known.known.pod_groups
+            yield "" if snapshot.install else _WITH_POD_GROUPS if named else _AS_IN_AN_INSTALL
+        for members in gangs:
             yield _line(members, plan)
 
     def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:  # noqa: ARG002 - none of it leaves
@@ -62,6 +64,7 @@ VIEW = GangsView()
 
 _ONE_BY_ONE = "pods that name one are planned one by one"
 _AS_IN_AN_INSTALL = "\nGangs, all or nothing, as an install with `gangs: {mode: whole}` plans them:"
+_WITH_POD_GROUPS = "\nGangs, all or nothing; an install reads no PodGroups yet and plans their pods one by one:"
 
 
 def _waiting(snapshot: Snapshot) -> Sequence[GangMembers]:
