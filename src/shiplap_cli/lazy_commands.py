@@ -72,10 +72,15 @@ class LazyCommand(TyperCommand):
         application.command()(command)
         return typer.main.get_command(application).params[0]
 
-    def make_context(self, *args: Any, **given: Any) -> Any:
-        """Load it before its arguments are parsed."""
-        self.load()
-        return super().make_context(*args, **given)
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **given: Any) -> Any:
+        """Load it before its arguments are parsed. Its help says so where a package of its extra is missing."""
+        try:
+            self.load()
+        except InvalidInput as missing:
+            if not {"-h", "--help"} & {*args}:
+                raise
+            self.help = f"{self.entry.summary}\n\nIt {missing.reason}. Then this help lists its options."
+        return super().make_context(info_name, args, parent, **given)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse its arguments, lists of files as a shell writes them for `--manifests pools/*.yaml`."""

@@ -258,6 +258,8 @@ def test_a_package_of_an_extra_that_is_not_installed_is_told(
     told = shiplap.error(*command.split())
 
     assert f"{command}: needs moto.ec2, which is not installed: pip install 'shiplap[{extra}]'" in told
+    helped = " ".join(shiplap.page(*command.split(), "--help").split())
+    assert f"It needs moto.ec2, which is not installed: pip install 'shiplap[{extra}]'" in helped
 
 
 def test_a_package_that_a_command_misses_while_it_runs_is_told(
