@@ -16,8 +16,13 @@ def main() -> int:
     except InvalidInput as error:
         print(printable(str(error)), file=sys.stderr)  # noqa: T201
         return 2
-    from shiplap_cdk.synthesis import main as synthesise  # noqa: PLC0415 - it starts Node.js
-
+    try:
+        from shiplap_cdk.synthesis import main as synthesise  # noqa: PLC0415 - it starts Node.js
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0].startswith("shiplap"):
+            raise
+        print(f"{missing.name} is not installed: pip install 'shiplap[cdk]' in this environment", file=sys.stderr)  # noqa: T201
+        return 2
     return synthesise()
 
 

@@ -48,7 +48,7 @@ from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.dev import dev_session
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
-from shiplap_lab.simulation.recording import Frame, Timeline
+from shiplap_lab.simulation.timeline import Frame, Timeline
 from tests.builders.claims import node_claim, with_fields
 from tests.builders.nodes import node_object
 from tests.builders.pods import pod_object

@@ -50,7 +50,7 @@ from shiplap_cli.main import run
 from shiplap_cli.output import SafeConsole
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.fakes.stores import FakeCapacity, FakeRecorder
-from shiplap_lab.simulation.recording import Frame, Timeline
+from shiplap_lab.simulation.timeline import Frame, Timeline
 from tests.builders.claims import node_claim
 from tests.conformance.given import snapshot_of
 from tests.odd_input import NAMES, NAMES_OF_AN_EXAMPLE, controls, fuzzed

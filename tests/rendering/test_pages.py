@@ -32,7 +32,7 @@ from shiplap_cli.render.html_status import status_report
 from shiplap_cli.render.page import page
 from shiplap_cli.render.status_page import CatalogDocument, ClusterStatusDocument, StatusDocument
 from shiplap_cli.render.totals import LeftOut, NodeTotal, PlanDifference, PlanSide, Totals
-from shiplap_lab.simulation.recording import Frame, Sample, Timeline, TimelineEvent
+from shiplap_lab.simulation.timeline import Frame, Sample, Timeline, TimelineEvent
 from tests.browser import Browser, running
 from tests.builders.pictures import HOSTILE, cluster
 from tests.rendering.shades import shades

@@ -17,8 +17,9 @@ from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation import recording
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.chaos import draw_faults
-from shiplap_lab.simulation.recording import Timeline, merged, run_with_timeline
+from shiplap_lab.simulation.recording import merged, run_with_timeline
 from shiplap_lab.simulation.run import RunOutcome
+from shiplap_lab.simulation.timeline import Timeline
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import msgspec
 from shiplap.drawing import markup
 from shiplap.drawing.markup import dollars, duration, text
 from shiplap.drawing.style import colour_numbers
-from shiplap_lab.simulation.recording import Sample, Timeline, TimelineEvent, thinned
+from shiplap_lab.simulation.timeline import Sample, Timeline, TimelineEvent, thinned
 
 _WIDTH, _HEIGHT = 1000.0, 100.0
 _POINTS = 400

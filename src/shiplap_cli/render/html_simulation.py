@@ -25,8 +25,8 @@ from shiplap.drawing.style import colour_numbers
 from shiplap_cli.render.charts import charts
 from shiplap_cli.render.page import page
 from shiplap_lab.simulation.campaign import ComparedRun, differences
-from shiplap_lab.simulation.recording import Frame, Timeline
 from shiplap_lab.simulation.run import RunOutcome
+from shiplap_lab.simulation.timeline import Frame, Timeline
 
 
 def simulation_report(outcome: RunOutcome, timeline: Timeline) -> str:

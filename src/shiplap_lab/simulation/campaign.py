@@ -24,8 +24,9 @@ from shiplap_lab.faults.fault import Fault
 from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.mutants import MUTANTS, planted
-from shiplap_lab.simulation.recording import Sample, Timeline, run_with_timeline
+from shiplap_lab.simulation.recording import run_with_timeline
 from shiplap_lab.simulation.run import RunOutcome, Simulation
+from shiplap_lab.simulation.timeline import Sample, Timeline
 
 _MOST_TRIES = 120
 """Runs that shrinking may take."""

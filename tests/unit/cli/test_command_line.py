@@ -300,3 +300,30 @@ def test_a_command_waits_for_no_package_of_another(files: Path) -> None:
     seen = f"{asked}; print({{'numpy', 'botocore', 'jsii', 'moto'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True, cwd=files)  # noqa: S603
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_top_needs_no_extra() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", "import shiplap_cli.commands.top.top, sys; print('greenlet' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [({}, "set AWS_REGION to the install's region"), ({"AWS_PROFILE": "nobody"}, "aws configure list-profiles")],
+    ids=["no Region", "no such profile"],
+)
+def test_a_region_or_a_profile_that_is_not_there_is_told(
+    variables: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shiplap: Shiplap
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert told in shiplap.error("install", "uninstall", "--identities", "--install", "shiplap", "--dry-run")

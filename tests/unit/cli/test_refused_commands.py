@@ -272,3 +272,19 @@ def test_a_node_that_is_none_is_one_line(command: str, program: str, said: str, 
     assert done.stderr.count("\n") == 1, done.stderr
     assert said in done.stderr
     assert "Node.js 22" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "code", "said"),
+    [
+        ("aws_cdk", 2, "aws_cdk is not installed: pip install 'shiplap[cdk]' in this environment\n"),
+        ("shiplap_cdk.synthesis", 1, "ModuleNotFoundError: import of shiplap_cdk.synthesis halted"),
+    ],
+    ids=["a package of the extra", "a module of our own, which is a defect"],
+)
+def test_a_synthesis_without_its_extra_says_so(missing: str, code: int, said: str) -> None:
+    text = f"import sys; sys.modules[{missing!r}] = None; from shiplap_cdk.__main__ import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert (done.stderr == said) == (code == 2)

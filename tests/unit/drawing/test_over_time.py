@@ -14,7 +14,7 @@ from shiplap.drawing.markup import cores, dollars, duration, memory, percent, sh
 from shiplap_cli.render.charts import ChartLine, chart, charts, event_rows
 from shiplap_cli.render.html_simulation import moments
 from shiplap_cli.render.page import SCRIPT, page
-from shiplap_lab.simulation.recording import Frame, Sample, Timeline, TimelineEvent, thinned
+from shiplap_lab.simulation.timeline import Frame, Sample, Timeline, TimelineEvent, thinned
 from tests.builders.pictures import GIB, HOSTILE, cluster
 
 

@@ -461,11 +461,13 @@ def _end_what_is_abandoned(found: NodeIdentities, agree: Callable[[str], None]) 
 
 def _identities_only(install: str, output: Format, *, dry_run: bool, yes: bool) -> int:
     """By the install's name alone: stack, tables and bucket may be gone."""
+    from shiplap.aws.ec2_errors import aws_errors  # noqa: PLC0415 - see above
     from shiplap_cli.commands.install.abandoned_identities import abandoned, identities_of, left_identities  # noqa: PLC0415 - see above
 
     if not install:
         raise InvalidInput("--identities", "name the install with --install")
-    region = str(aws_client("ec2").meta.region_name)
+    with aws_errors("tell the Region"):
+        region = str(aws_client("ec2").meta.region_name)
     found = identities_of(install, region)
     if dry_run:
         left = left_identities(abandoned(found, _now()).kept)

@@ -45,7 +45,7 @@ from shiplap_cli.installs.followed_resources import FollowedResources
 from shiplap_cli.options import Context, Kubeconfig, takes_sources
 from shiplap_cli.output import Format, Output, SafeConsole, emit
 from shiplap_lab.catalogue import embedded
-from shiplap_lab.simulation.recording import Timeline
+from shiplap_lab.simulation.timeline import Timeline
 
 _EVERY_S = 1.0
 _PATIENCE_S = 30.0
