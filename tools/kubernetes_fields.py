@@ -92,7 +92,7 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
         refused(f'{_DRA}: the pod is reported as unschedulable, "not supported yet"', "resourceClaims"),
         without_effect("such containers have no requests", "ephemeralContainers"),
         without_effect("Shiplap never counts on preemption", "preemptionPolicy"),
-        read("pods of a gang are planned together where gangs are on", "schedulingGroup"),
+        read("`plan` without an install reads the PodGroup", "schedulingGroup"),
         without_effect(
             "alpha gate EvictionRequestAPI, off by default: the eviction-request controller reads it, kube-scheduler "
             "does not",

@@ -164,12 +164,16 @@ def test_the_command_prints_the_outcome_and_the_trace(tmp_path: Path, capsys: py
     assert told["seed"] == 2
     lines = [msgspec.json.decode(line) for line in trace.read_bytes().splitlines()]
     assert {"fault", "launched", "settled"} <= {line["what"] for line in lines}
+    assert shiplap(["lab", "simulate", "mixed", "--seed", "2"]) == 0
+    assert "invariants all held" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_command_fails_when_a_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
     planted_there = ["lab", "simulate", "mixed", "--seed", "1", "--mutant", "books a wrong price"]
     assert shiplap(planted_there) == 1
-    assert "BROKEN" in capsys.readouterr().out
+    told = " ".join(capsys.readouterr().out.split())
+    assert "BROKEN" in told
+    assert "invariants 2 broken" in told
     assert shiplap([*planted_there, "--seeds", "2", "--processes", "1", "--no-shrink"]) == 1
     assert "2 failed" in capsys.readouterr().out
 

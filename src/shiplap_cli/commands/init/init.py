@@ -41,7 +41,7 @@ def init(
     region: Annotated[str, typer.Option("--region", help="Its Region; $AWS_REGION or the profile's without.")] = "",
     to: Annotated[Path, typer.Option("--to", help="Folder to write shiplap.yaml and manifests/ to.")] = Path(),
     capacity_types: Annotated[
-        str, typer.Option("--capacity-types", help="What nodes may be bought as: on-demand, spot or both.")
+        str, typer.Option("--capacity-types", help="What nodes may be bought as: on-demand, spot or on-demand,spot.")
     ] = "on-demand",
     node_role: Annotated[
         str, typer.Option("--node-role", help="An existing role for nodes; the stack makes one without.")
@@ -78,7 +78,9 @@ def init(
     arch: Annotated[
         str,
         typer.Option(
-            "--arch", help="With --no-aws: what images are built for: amd64, arm64 or both.", rich_help_panel=FURTHER
+            "--arch",
+            help="With --no-aws: what images are built for: amd64, arm64 or amd64,arm64.",
+            rich_help_panel=FURTHER,
         ),
     ] = "amd64",
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,

@@ -357,6 +357,7 @@ def _mutant_table(results: list[MutantResult], most: int, seconds: float) -> Ren
 def _page(outcome: RunOutcome) -> RenderableType:
     facts = (
         ("seed", str(outcome.seed)),
+        ("invariants", f"{len(outcome.violations)} broken" if outcome.violations else "all held"),
         ("trace", outcome.trace),
         ("placement", outcome.placement),
         ("settled after", f"{outcome.settled_at / 60:.1f} min" if outcome.settled_at >= 0 else "never"),
