@@ -21,7 +21,8 @@ def main() -> int:
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0].startswith("shiplap"):
             raise
-        print(f"{missing.name} is not installed: pip install 'shiplap[cdk]' in this environment", file=sys.stderr)  # noqa: T201
+        told = f"{missing.name} is not installed: pip install 'shiplap[cdk]' in this environment"
+        print(printable(told), file=sys.stderr)  # noqa: T201
         return 2
     return synthesise()
 

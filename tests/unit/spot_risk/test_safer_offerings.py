@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiplap.instances.offerings.spot_lists import LEAST_OFFERINGS, is_choice, may_get_more
+from shiplap.manifests.decoding import decode
 from shiplap.manifests.nodeclaim import PreferredSpot
 from shiplap.policies.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence
 from shiplap.policies.spot_risk.risk_rates import RiskRates
@@ -192,8 +193,8 @@ def test_a_choice_has_fifteen_offerings_in_two_zones_where_there_are_two() -> No
 
 
 def test_settings_are_checked() -> None:
-    wrong = SpotRiskSettings("always", 1.5)
-
-    assert [where for where, _ in wrong.problems()] == [("mode",), ("mostPremium",)]
+    _, problems = decode({"mode": "always"}, SpotRiskSettings)
+    assert [where for where, _ in problems] == [("mode",)]
+    assert [where for where, _ in SpotRiskSettings("prefer", 1.5).problems()] == [("mostPremium",)]
     assert not list(SpotRiskSettings().problems())
     assert [SpotRiskSettings(mode).is_on for mode in ("off", "observe", "prefer")] == [False, True, True]
