@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from shiplap.policies.gangs.gang import GangMembers
-from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
+from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
 
 
 def incomplete_gangs(
@@ -16,24 +17,25 @@ def incomplete_gangs(
     A gang that is short only because a first node has to prove its AMI or its kind of pod launches one node as a pilot,
     unless it has one already.
     """
+    places = _Places(plan.node_claims, plan.existing_nodes)
     out, useless = set(left_out), dict[str, str]()
     pilots = set[str]()
     short = True
     while short:  # a claim may hold members of two gangs
         short = False
         for members in gangs:
-            mine = _claims_of(members, plan.node_claims)
-            gone = [claim for claim in mine if claim.name in out]
-            if not gone or _left(members, plan, out) >= members.needed:
+            mine, there = places.claims(members), places.on_nodes(members)
+            gone = [name for name in mine if name in out]
+            if not gone or there + sum(mine[name] for name in mine if name not in out) >= members.needed:
                 continue
-            kept = [claim for claim in mine if claim.name not in out]
-            if not _has_begun(members, plan) and all(claim.name in unproven for claim in gone):
+            kept = [name for name in mine if name not in out]
+            if not (members.placed or there) and all(name in unproven for name in gone):
                 pilots.add(members.gang.key)
             if members.gang.key in pilots:
                 kept = kept[1:]
             why = f"gang {members.gang.key}: {len(gone)} of its {len(mine)} nodes may not be launched now, so none is"
-            useless |= {claim.name: why for claim in kept}
-            out |= {claim.name for claim in kept}
+            useless |= dict.fromkeys(kept, why)
+            out |= {*kept}
             short = short or bool(kept)
     return useless
 
@@ -43,38 +45,34 @@ def launched_together(planned: Iterable[PlannedClaim], gangs: Iterable[GangMembe
 
     Claims of members above the minimum are launched by themselves.
     """
-    claims, found = sorted(planned, key=lambda claim: claim.name), dict[str, str]()
+    places, found = _Places(sorted(planned, key=lambda claim: claim.name)), dict[str, str]()
     for members in gangs:
-        mine = [claim for claim in _claims_of(members, claims) if claim.name not in found]
-        surplus = sum(len(_pods_of(members, claim)) for claim in mine) - members.needed
+        mine = {name: number for name, number in places.claims(members).items() if name not in found}
+        surplus = sum(mine.values()) - members.needed
         needed = []
-        for claim in reversed(mine):
-            spare = len(_pods_of(members, claim))
-            if spare <= surplus:
-                surplus -= spare
+        for name, number in reversed(mine.items()):
+            if number <= surplus:
+                surplus -= number
             else:
-                needed.append(claim.name)
+                needed.append(name)
         if len(needed) > 1:
             found |= dict.fromkeys(needed, members.gang.key)
     return found
 
 
-def _claims_of(members: GangMembers, claims: Iterable[PlannedClaim]) -> list[PlannedClaim]:
-    return [claim for claim in claims if _pods_of(members, claim)]
+class _Places:
+    """Where the pods of a plan are: each is looked up, not looked for, as there may be a thousand gangs."""
 
+    def __init__(self, claims: Sequence[PlannedClaim], existing: Iterable[Placement] = ()) -> None:
+        self._claims = claims
+        self._claim_of = {pod.key: place for place, claim in enumerate(claims) for pod in claim.pods}
+        self._on_nodes = {pod.key for placement in existing for pod in placement.pods}
 
-def _pods_of(members: GangMembers, claim: PlannedClaim) -> list[str]:
-    keys = {pod.key for pod in members.waiting}
-    return [pod.key for pod in claim.pods if pod.key in keys]
+    def claims(self, members: GangMembers) -> dict[str, int]:
+        """The claims with waiting members of a gang, by name in the order of the claims, and how many each has."""
+        found = Counter(self._claim_of[pod.key] for pod in members.waiting if pod.key in self._claim_of)
+        return {self._claims[place].name: found[place] for place in sorted(found)}
 
-
-def _left(members: GangMembers, plan: Plan, out: Collection[str]) -> int:
-    """How many members have a place without these claims."""
-    keys = {pod.key for pod in members.waiting}
-    there = sum(pod.key in keys for place in plan.existing_nodes for pod in place.pods)
-    return there + sum(len(_pods_of(members, claim)) for claim in plan.node_claims if claim.name not in out)
-
-
-def _has_begun(members: GangMembers, plan: Plan) -> bool:
-    keys = {pod.key for pod in members.waiting}
-    return bool(members.placed) or any(pod.key in keys for place in plan.existing_nodes for pod in place.pods)
+    def on_nodes(self, members: GangMembers) -> int:
+        """How many waiting members of a gang have a place on nodes that exist."""
+        return sum(pod.key in self._on_nodes for pod in members.waiting)
