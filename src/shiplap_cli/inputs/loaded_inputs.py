@@ -289,7 +289,7 @@ def _manifests_of_files(paths: Sequence[Path], *, tolerate_missing_classes: bool
     manifests = _without_problems(report, tolerate_missing_classes=tolerate_missing_classes, lax_budgets=lax_budgets)
     if not manifests.node_pools:
         raise no_manifest(paths, report, "NodePool")
-    for warning in unapplied_kustomizations(report.skipped):
+    for warning in unapplied_kustomizations(report.others):
         note(f"! {warning}\n")
     return manifests
 

@@ -80,7 +80,7 @@ def validate(
     if report.problems and not report.checked and output is Format.TABLE and markdown is None:
         raise report.problems[0]
     problems = [_problem_document(problem) for problem in report.problems]
-    warnings = [*unapplied_kustomizations(report.skipped)] if report.checked else []
+    warnings = [*unapplied_kustomizations(report.others)] if report.checked else []
     warnings += manifest_warnings(report.sound, embedded.load()) if report.sound else []
     answer = ValidationDocument(
         not problems, report.checked, problems, [_warning_document(warning) for warning in warnings], report.skipped

@@ -43,7 +43,7 @@ class ManifestReport(msgspec.Struct, frozen=True):
 
     `manifests` holds what could be typed, problems or not; `problems` come in the order of reading; `checked` counts
     the objects that are or ought to be manifests, `skipped` are all others. `sound` are those without problems, in the
-    order of reading. `others` are the objects of other kinds.
+    order of reading. `others` as of FoundDocuments.
     """
 
     manifests: Manifests

@@ -76,7 +76,7 @@ class SkippedInput(msgspec.Struct, frozen=True):
 class FoundDocuments(msgspec.Struct, frozen=True):
     """The documents of files and folders: those that are or ought to be manifests, the others, what cannot be read.
 
-    `others` are the objects of other kinds among what is skipped.
+    `others` are the documents among what is skipped, but for those of EKS Auto Mode.
     """
 
     ours: tuple[Document, ...]
@@ -121,7 +121,7 @@ def sort_out(documents: Iterable[Document]) -> FoundDocuments:
             ours.append(document)
         else:
             skipped.append(skipped_document(document, reason))
-            if reason is SkipReason.OTHER_KIND:
+            if reason is not SkipReason.AUTO_MODE:
                 others.append(document)
     return FoundDocuments(tuple(ours), tuple(skipped), others=tuple(others))
 
@@ -203,19 +203,16 @@ def counted_skips(skipped: Sequence[SkippedInput]) -> str:
     return ", ".join(words)
 
 
-def unapplied_kustomizations(skipped: Iterable[SkippedInput]) -> tuple[InvalidInput, ...]:
+def unapplied_kustomizations(others: Iterable[Document]) -> tuple[InvalidInput, ...]:
     """Warnings about kustomizations that would change the manifests beside them: nobody has applied that."""
     found = []
-    for item in skipped:
-        path = Path(item.file)
-        if path.name not in _KUSTOMIZATIONS or item.reason not in (SkipReason.OTHER_KIND, SkipReason.NO_OBJECT):
-            continue
-        for document in read_file(path) if item.document or item.line else ():
-            fields = [field for field in _KUSTOMIZED if document.data.get(field)]
-            if fields:
-                remedy = f"render it first, `kubectl kustomize {path.parent} | shiplap validate -`"
-                reason = f"{', '.join(fields)} not applied: {remedy}"
-                found.append(InvalidInput(item.file, reason, line=document.line_of((fields[0],))))
+    for document in others:
+        path = Path(document.source)
+        fields = [field for field in _KUSTOMIZED if path.name in _KUSTOMIZATIONS and document.data.get(field)]
+        if fields:
+            remedy = f"render it first, `kubectl kustomize {path.parent} | shiplap validate -`"
+            reason = f"{', '.join(fields)} not applied: {remedy}"
+            found.append(InvalidInput(document.source, reason, line=document.line_of((fields[0],))))
     return tuple(found)
 
 
