@@ -14,6 +14,7 @@ from shiplap.policies.registry import POLICIES
 from shiplap.settings import ClusterSettings
 from shiplap_cli.command_list import COMMANDS
 from tools.command_reference import PAGE, commands, text
+from tools.documentation_site import slug
 
 ROOT = Path(__file__).parents[3]
 _ELSEWHERE = tuple(ROOT / folder / "README.md" for folder in ("action", "examples", "tests/e2e"))
@@ -35,8 +36,7 @@ def name(page: Path) -> str:
 def anchors(page: Path) -> set[str]:
     """As GitHub makes them of headings."""
     heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-    plain = (re.sub(r"[^\w\- ]", "", head.strip().lower()) for head in heads)
-    return {head.replace(" ", "-") for head in plain}
+    return set(map(slug, heads))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

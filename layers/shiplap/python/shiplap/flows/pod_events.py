@@ -56,17 +56,9 @@ def publish_for_pods(claim: NodeClaim, message: str, context: FlowContext) -> No
 def publish_on_node(node: Node, reason: str, message: str, context: FlowContext) -> bool:
     """Publish a warning on a node. Failing to tell is counted and logged; returns whether it was told."""
     meta = node.metadata
-    event = Event(
-        involved_object=ObjectReference(kind="Node", name=meta.name, uid=meta.uid, api_version="v1"),
-        reason=reason,
-        message=message[:_LONGEST_MESSAGE],
-        type="Warning",
-        source=EventSource(component=COMPONENT),
-        reporting_component=COMPONENT,
-        last_timestamp=rfc3339(context.clock.now()),
-    )
+    about = ObjectReference(kind="Node", name=meta.name, uid=meta.uid, api_version="v1")
     try:
-        context.within(POD_EVENTS, context.cluster).publish(event)
+        context.within(POD_EVENTS, context.cluster).publish(_warning(about, reason, message, context.clock.now()))
     except ClusterError as error:
         context.meter.count("NodeEventsNotPublished")
         _LOG.warning("node not told: %s", error, extra={"node": meta.name})
@@ -75,11 +67,14 @@ def publish_on_node(node: Node, reason: str, message: str, context: FlowContext)
 
 
 def _event(pod: PodReference, message: str, now: float) -> Event:
+    about = ObjectReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, api_version="v1")
+    return _warning(about, REASON, message, now)
+
+
+def _warning(about: ObjectReference, reason: str, message: str, now: float) -> Event:
     return Event(
-        involved_object=ObjectReference(
-            kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, api_version="v1"
-        ),
-        reason=REASON,
+        involved_object=about,
+        reason=reason,
         message=message[:_LONGEST_MESSAGE],
         type="Warning",
         source=EventSource(component=COMPONENT),

@@ -145,14 +145,11 @@ class StagedItems(Generic[Record]):
             known = self._known.setdefault(partition, _Known())
             items, seen_at = dict(known.items), known.seen_at
             is_whole = len(items) < FEW or not 0 <= now - known.whole_at < WHOLE_LOOK_S
-        if stage is not None:
-            listed = self._entries(partition, f"{stage}#", f"{stage}#{_LAST}")
+        if stage is not None or is_whole:
+            first, last = (stage, stage) if stage is not None else (Stage.ENDED, Stage.UNSETTLED)
+            listed = self._entries(partition, f"{first}#", f"{last}#{_LAST}")
             kept = {key for key, entry in listed.items() if key in items and items[key][0] == entry}
-            return _Look(partition, now, False, kept, listed.keys() - kept)
-        if is_whole:
-            listed = self._entries(partition, f"{Stage.ENDED}#", f"{Stage.UNSETTLED}#{_LAST}")
-            kept = {key for key, entry in listed.items() if key in items and items[key][0] == entry}
-            return _Look(partition, now, True, kept, listed.keys() - kept)
+            return _Look(partition, now, stage is None, kept, listed.keys() - kept)
         since = seen_at - OVERLAP_S
         ended = self._entries(partition, _since(Stage.DONE, since), f"{Stage.ENDED}#{_LAST}")
         listed = ended | self._entries(partition, _since(Stage.SETTLED, since), f"{Stage.UNSETTLED}#{_LAST}")
