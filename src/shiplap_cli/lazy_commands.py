@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -68,9 +68,7 @@ class LazyCommand(TyperCommand):
         )
         command.__signature__ = inspect.Signature([parameter])  # type: ignore[attr-defined]  # what Typer looks at
         command.__annotations__ = {"schema": parameter.annotation}
-        application = typer.Typer(add_completion=False, rich_markup_mode=None)
-        application.command()(command)
-        return typer.main.get_command(application).params[0]
+        return _as_typer(command).params[0]
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **given: Any) -> Any:
         """Load it before its arguments are parsed. Its help says so where a package of its extra is missing."""
@@ -170,8 +168,12 @@ def _typer_command(path: str, entry: CommandEntry) -> TyperCommand:
     module, _, name = entry.function.partition(":")
     with _extra_told(path, entry):
         function = getattr(importlib.import_module(f"shiplap_cli.commands.{module}"), name)
+    return _as_typer(asking_aws(function) if entry.asks_aws else function)
+
+
+def _as_typer(function: Callable[..., Any]) -> TyperCommand:
     application = typer.Typer(add_completion=False, rich_markup_mode=None)
-    application.command()(asking_aws(function) if entry.asks_aws else function)
+    application.command()(function)
     made = typer.main.get_command(application)
     assert isinstance(made, TyperCommand)  # noqa: S101 - an application of one function is no group
     return made
