@@ -1,6 +1,6 @@
 /* The protocol between the functions of an install, table `state` and EC2: every interleaving within the bounds below.
 
-   docs/developers/protocol.md explains it step by step. A step is one effect: a read, a conditional write, a request to EC2. Any
+   README.md explains it step by step. A step is one effect: a read, a conditional write, a request to EC2. Any
    function may be invoked at any moment and may die before each of its steps, as often as it likes: that covers every
    message that is lost, late or delivered twice, and every lease that ends. So neither messages nor leases nor deaths
    are counted.

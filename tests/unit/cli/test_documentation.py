@@ -17,7 +17,7 @@ from tools.command_reference import PAGE, commands, text
 from tools.documentation_site import slug
 
 ROOT = Path(__file__).parents[3]
-_ELSEWHERE = tuple(ROOT / folder / "README.md" for folder in ("action", "examples", "tests/e2e"))
+_ELSEWHERE = tuple(ROOT / folder / "README.md" for folder in ("action", "examples", "tests/e2e", "tests/model"))
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *_ELSEWHERE]
 ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
 FIGURES = ROOT / "docs" / "reference" / "figures.md"
