@@ -265,3 +265,15 @@ def test_where_the_first_way_is_close_to_the_best_no_other_is_tried(monkeypatch:
     monkeypatch.setattr(commitment_passes, "_weights", unexpected)
     made = decided_for_two_pools(8, 0, savings(2.52, discount=0.3))
     assert paid(made) == pytest.approx(4 * 0.9)
+
+
+@pytest.mark.parametrize("cpu", range(24, 49, 4))
+def test_a_claim_kept_on_commitments_counts_against_limits_as_the_largest_type_that_it_may_become(cpu: int) -> None:
+    several = rule(labels.INSTANCE_TYPE, "Exists", min_values=3)
+    types = (*TYPES, typed("d.huge", 1.5, cpu="16"))
+    pools = (pool("default", several, limits={"cpu": str(cpu)}),)
+    made = decided(*pods(3, cpu="3", **APART), room=savings(1), pools=pools, types=types)
+    cores = {item.name: item.capacity["cpu"] // 1000 for item in types}
+    assert sum(max(map(cores.__getitem__, claim.instance_types)) for claim in made.node_claims) <= cpu
+    assert len(made.node_claims) == 3
+    assert any(claim.covered is not msgspec.UNSET for claim in made.node_claims)
