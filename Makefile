@@ -122,9 +122,10 @@ SUBJECT ?= *
 # Every module runs but inputs that several share, and what needs Go.
 BENCHMARKS = $(filter-out benchmarks/shared/% benchmarks/karpenter/%,$(wildcard benchmarks/$(SUBJECT)/*.py))
 
-bench: setup ## Benchmarks, as tables; ends with the names of those that miss a bar; SUBJECT=planning runs one folder
+bench: setup ## Benchmarks, as tables; ends with their figures beside those of the commit before, and the bars that are missed; SUBJECT=planning runs one folder
 	@missed=; for module in $(subst /,.,$(basename $(BENCHMARKS))); do \
 	  echo; echo "== $$module"; $(BIN)/python -m "$$module" || missed="$$missed $$module"; done; \
+	  $(BIN)/python -m benchmarks.shared.figures; \
 	  [ -z "$$missed" ] || { echo "a bar is missed, or a run failed:$$missed" >&2; exit 1; }
 
 INSTANCES ?= 50

@@ -30,6 +30,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.shared.bars import exit_code
+from benchmarks.shared.figures import keep
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -267,6 +268,7 @@ def main() -> int:
             listing[f"{function}, list"] = [_without_snapshot(played, function) for _ in range(arguments.runs)]
         for name, runs in listing.items():
             taken = _show(name, runs)
+            keep(f"{name}, {arguments.nodes} nodes", taken, "s", bar=BARS.get(name))
             if taken > BARS.get(name, 1e9) or max(run["mib"] for run in runs) > MEMORY_BAR_GIB * 1024:
                 missed.append(name)
     return exit_code(missed)

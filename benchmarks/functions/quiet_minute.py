@@ -26,6 +26,7 @@ from typing import Any
 
 from benchmarks.functions.large_cluster import PODS_PER_NODE, ROOT, Context, Units, World, world
 from benchmarks.shared.bars import exit_code
+from benchmarks.shared.figures import keep
 
 FUNCTIONS = ("disrupt", "schedule")
 COLD, WARM, CHANGED = 0, 2, 3
@@ -134,6 +135,9 @@ def _measured(played: World, function: str, nodes: int, profiled: int | None) ->
                 f"{run['kube']:3} requests to the API server: {run['answer']}",
                 flush=True,
             )
+            metric = f"{function}, {title}, {nodes} nodes"
+            keep(metric, run["cpu_s"], "s", bar=BARS_S.get((function, place)))
+            keep(f"{metric}, read units", run["reads"], "units", bar=READS_BAR if place == WARM else None)
             over = place == WARM and run["reads"] > READS_BAR
             if over or run["cpu_s"] > BARS_S.get((function, place), float("inf")):
                 missed.append(f"{function}, {title}")

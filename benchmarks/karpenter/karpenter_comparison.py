@@ -32,6 +32,7 @@ from benchmarks.karpenter.launched_nodes import Verdict, judge
 from benchmarks.karpenter.random_batches import Batch, catalogues, drawn, fixed
 from benchmarks.planning.decoding import unseen
 from benchmarks.shared.bars import exit_code
+from benchmarks.shared.figures import keep
 from benchmarks.shared.packing_cases import known_prices
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.planner import plan
@@ -279,7 +280,23 @@ def main() -> int:
                 _print_violations(one)
     Console(width=200).print(table)
     print(summary(compared[len(cases) :]))
+    _keep_sums(compared[len(cases) :], options.seed)
     return exit_code(missed_bars(compared[: len(cases)], compared[len(cases) :]))
+
+
+def _keep_sums(batches: Sequence[Compared], seed: int) -> None:
+    """Keep the sums of drawn batches beside Karpenter's."""
+    of = f"{len(batches)} drawn batches of seed {seed}"
+    theirs_s = sum(one.karpenter.cpu_s for one in batches)
+    keep(f"plans of {of}", sum(one.plain.cpu_s for one in batches), "s", karpenter=theirs_s)
+    keep(f"plans of {of}, with search", sum(one.searched.cpu_s for one in batches), "s", karpenter=theirs_s)
+    comparable = [one for one in batches if one.is_comparable]
+    theirs = sum(one.karpenter.verdict.hourly for one in comparable)
+    for name, hourly in (
+        ("price", sum(one.plain.verdict.hourly for one in comparable)),
+        ("price with search", sum(one.searched.verdict.hourly for one in comparable)),
+    ):
+        keep(f"{name} of {of}", hourly, "USD/h", karpenter=theirs)
 
 
 def _row(one: Compared) -> list[str]:

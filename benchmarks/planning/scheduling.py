@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.planning.decoding import PodList, median_s, peak_bytes, pod_list, unseen
+from benchmarks.shared.figures import keep
 from benchmarks.shared.karpenter_workload import DrawnPod, verified
 from shiplap.garbage_collection import garbage_collection_paused
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
@@ -300,6 +301,7 @@ def main() -> None:
             f"{took / decode_s:.1f}",
             f"{peak_bytes(solve) / 2**20:.0f}",
         )
+        keep(f"plan, {case.name}", took * 1000, "ms", bar=case.bar_s * 1000 if case.bar_s else None)
         if case.name.startswith("1 pod, real"):
             compiled_s = median_s(lambda: compile_snapshot(unseen(world)), 5)  # noqa: B023 - called at once
             table.add_row(
@@ -316,6 +318,7 @@ def main() -> None:
                     return plan(unseen(snapshot(reader.page(raw).items, types)))
 
             took = median_s(read_and_plan, 5)
+            keep(f"raw JSON to plan, 10,000 diverse pods, {name}", took * 1000, "ms", bar=float(bar))
             table.add_row(f"10,000 diverse pods from raw JSON, {name}", "", "", "", "", "", f"{took * 1000:.1f}", bar)
     Console(width=160).print(table)
 
