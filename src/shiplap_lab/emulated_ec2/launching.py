@@ -15,6 +15,7 @@ from moto.ec2.utils import convert_tag_spec
 
 from shiplap_lab.emulated_ec2.allocation import CapacityPool, FleetCandidate
 from shiplap_lab.emulated_ec2.behaviour import Behaviour
+from shiplap_lab.emulated_ec2.instance_parts import complete
 
 USER_DATA_BYTES = 16384
 
@@ -126,6 +127,7 @@ def launch(
 def _start(behaviour: Behaviour, backend: Any, candidate: FleetCandidate, tags: Mapping[str, Mapping[str, str]]) -> str:
     data = candidate.data
     own = convert_tag_spec(data.get("TagSpecifications") or [])
+    merged = {kind: {**own.get(kind, {}), **tags.get(kind, {})} for kind in {*own, *tags}}
     reservation = backend.run_instances(
         candidate.image_id,
         1,
@@ -141,10 +143,11 @@ def _start(behaviour: Behaviour, backend: Any, candidate: FleetCandidate, tags: 
         metadata_options=data.get("MetadataOptions") or {},
         associate_public_ip=_public_ip(data),
         instance_market_options="spot" if candidate.pool.capacity_type == "spot" else None,
-        block_device_mappings=[device for device in data.get("BlockDeviceMappings") or () if "Ebs" in device],
-        tags={kind: {**own.get(kind, {}), **tags.get(kind, {})} for kind in {*own, *tags}},
+        block_device_mappings=[],
+        tags=merged,
     )
     instance = reservation.instances[0]
+    complete(instance, data, merged)
     instance.add_tags(
         {
             "aws:ec2launchtemplate:id": candidate.template["LaunchTemplateId"],

@@ -16,18 +16,24 @@ from moto.core.responses import ActionResult
 from moto.core.serialize import AttributePickerContext, XFormedAttributePicker
 from moto.core.utils import get_value
 from moto.ec2.exceptions import EC2ClientError
-from moto.ec2.models.amis import Ami, AmiBackend
+from moto.ec2.models.amis import AmiBackend
 from moto.ec2.models.core import TaggedEC2Resource
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ec2.models.instances import Reservation
 from moto.ec2.responses import EC2Response
-from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, convert_tag_spec, get_prefix, random_ami_id
+from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, get_prefix
 
 from shiplap.errors import AwsError
 from shiplap_lab.emulated_ec2.allocation import CapacityPool
 from shiplap_lab.emulated_ec2.behaviour import Behaviour
 from shiplap_lab.emulated_ec2.fleets import create_instant, described
+from shiplap_lab.emulated_ec2.image_actions import copy_image, enable_image_deprecation, register_image
 from shiplap_lab.emulated_ec2.launching import TOO_MANY, begin, end, give_profile, no_capacity, refusal_of_pool, settle
+from shiplap_lab.emulated_ec2.placement_groups import (
+    create_placement_group,
+    delete_placement_group,
+    describe_placement_groups,
+)
 
 _FLEET_PARAMETERS = (
     "Type",
@@ -50,8 +56,17 @@ _REPLACED = (
     "describe_instances",
     "describe_instance_types",
     "describe_spot_price_history",
-    "register_image",
 )
+
+_WHOLE = (
+    copy_image,
+    create_placement_group,
+    delete_placement_group,
+    describe_placement_groups,
+    enable_image_deprecation,
+    register_image,
+)
+"""Actions that need no behaviour, by the names that moto looks for; it lacks those that are not in place of its own."""
 
 
 @contextmanager
@@ -65,14 +80,18 @@ def installed(behaviour: Behaviour) -> Iterator[None]:
         (XFormedAttributePicker, "__call__", _picked),
     ]
     changes += [(EC2Response, name, made) for name, made in _replacements(behaviour, original).items()]
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    changes += [(EC2Response, made.__name__, made) for made in _WHOLE]
+    before = [(owner, name, vars(owner).get(name)) for owner, name, _ in changes]
     for owner, name, made in changes:
         setattr(owner, name, made)
     try:
         yield
     finally:
         for owner, name, made in before:
-            setattr(owner, name, made)
+            if made is None:
+                delattr(owner, name)  # inherited, or unknown to moto
+            else:
+                setattr(owner, name, made)
 
 
 def _load_nothing(_backend: Any) -> None:
@@ -141,7 +160,6 @@ def _replacements(behaviour: Behaviour, original: dict[str, _Answer]) -> dict[st
         "describe_instances": _describe_instances(behaviour, original["describe_instances"]),
         "describe_instance_types": _describe_instance_types,
         "describe_spot_price_history": _describe_spot_price_history(behaviour),
-        "register_image": _register_image,
     }
 
 
@@ -358,20 +376,3 @@ def _describe_spot_price_history(behaviour: Behaviour) -> _Answer:
         return _paged(self, "SpotPriceHistory", history, 1000)
 
     return describe_spot_price_history
-
-
-def _register_image(self: Any) -> ActionResult:
-    """Moto's loses the architecture and the tags."""
-    self.error_on_dryrun()
-    image = Ami(
-        self.ec2_backend,
-        random_ami_id(),
-        name=self._get_param("Name"),
-        description=self._get_param("Description", ""),
-        architecture=self._get_param("Architecture") or "i386",
-        virtualization_type=self._get_param("VirtualizationType") or "paravirtual",
-        root_device_name=self._get_param("RootDeviceName") or "/dev/xvda",
-        tags=convert_tag_spec(self._get_param("TagSpecifications") or []).get("image", {}),
-    )
-    self.ec2_backend.amis[image.id] = image
-    return ActionResult({"ImageId": image.id})
