@@ -96,8 +96,9 @@ e2e-versions: setup ## The shorter of them on every version of Kubernetes in tes
 
 CLUSTERS ?= 2
 
-e2e-upstream: kube ## Karpenter's own suites against Shiplap; ONLY=regexp selects tests, CLUSTERS=2 run side by side
-	@$(BIN)/python -m tests.e2e.upstream.suites --clusters $(CLUSTERS) $(if $(ONLY),--only '$(ONLY)')
+# A part keeps its outcomes, and goes on where it ended.
+e2e-upstream: kube ## Karpenter's own suites against Shiplap; SUITE=aws PART=1/8 are its AWS provider's; ONLY=regexp selects tests, CLUSTERS=2 run side by side
+	@$(BIN)/python -m tests.e2e.upstream.suites --clusters $(CLUSTERS) $(if $(SUITE),--suite $(SUITE)) $(if $(PART),--part $(PART)) $(if $(ONLY),--only '$(ONLY)')
 
 verdicts: kube ## 100,000 manifests of a fresh seed: `shiplap validate` beside a real API server; SEED=… repeats one
 	@SHIPLAP_VERDICTS=100000 SHIPLAP_SEED=$${SEED:-$$RANDOM$$RANDOM} $(BIN)/pytest -m e2e tests/e2e/test_api_server_verdicts.py

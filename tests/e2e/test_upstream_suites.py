@@ -11,38 +11,47 @@ from typing import Any
 import pytest
 
 from tests.e2e.programs import BuildFailed
-from tests.e2e.upstream import binaries, suites
-from tests.e2e.upstream.binaries import Replacement
-from tests.e2e.upstream.suites import DIFFERENT, FAILED, NOT_APPLICABLE, PASSED, FunctionUsage, Outcome, UpstreamTest
+from tests.e2e.upstream import binaries, karpenter_install, outcomes, suites
+from tests.e2e.upstream.binaries import AWS, CORE, MODULES, Replacement, UpstreamModule
+from tests.e2e.upstream.outcomes import (
+    DIFFERENT,
+    FAILED,
+    NOT_APPLICABLE,
+    PASSED,
+    KeptOutcomes,
+    Outcome,
+    UpstreamTest,
+)
+from tests.e2e.upstream.suites import FunctionUsage
 
 
-def outcomes(**numbers: int) -> list[Outcome]:
+def ended(suite: str = "regression", **numbers: int) -> list[Outcome]:
     verdicts = {"passed": PASSED, "failed": FAILED, "different": DIFFERENT, "excluded": NOT_APPLICABLE}
     return [
-        Outcome(UpstreamTest("regression", f"{verdict} {index}"), verdicts[verdict], 1.0)
+        Outcome(UpstreamTest(suite, f"{verdict} {index}"), verdicts[verdict], 1.0)
         for verdict, number in numbers.items()
         for index in range(number)
     ]
 
 
 def test_tests_that_do_not_apply_are_no_part_of_the_share() -> None:
-    said, met = suites.summary(outcomes(passed=9, failed=1, excluded=2))
+    said, met = outcomes.summary(ended(passed=9, failed=1, excluded=2))
     assert "9 passed, 1 failed, 0 deliberate difference, 2 not applicable; 90.0%" in said
     assert met
 
 
 def test_a_deliberate_difference_does_not_pass() -> None:
-    _, met = suites.summary(outcomes(passed=8, different=2))
+    _, met = outcomes.summary(ended(passed=8, different=2))
     assert not met
 
 
 def test_at_most_a_fifth_may_not_apply() -> None:
-    _, met = suites.summary(outcomes(passed=7, excluded=3))
+    _, met = outcomes.summary(ended(passed=7, excluded=3))
     assert not met
 
 
 def test_nothing_that_ran_meets_no_bar() -> None:
-    _, met = suites.summary([])
+    _, met = outcomes.summary([])
     assert not met
 
 
@@ -50,11 +59,11 @@ def test_nothing_that_ran_meets_no_bar() -> None:
     ("state", "verdict"), [("passed", PASSED), ("failed", DIFFERENT), ("timedout", DIFFERENT), ("", DIFFERENT)]
 )
 def test_a_listed_test_is_a_difference_only_where_it_fails(state: str, verdict: str) -> None:
-    assert suites.verdict_of("listed", state, {"listed": "why"}) == verdict
+    assert outcomes.verdict_of("listed", state, {"listed": "why"}) == verdict
 
 
 def test_any_other_end_is_a_failure() -> None:
-    assert suites.verdict_of("other", "interrupted", {"listed": "why"}) == FAILED
+    assert outcomes.verdict_of("other", "interrupted", {"listed": "why"}) == FAILED
 
 
 def test_what_the_functions_use_is_read_off_their_processes(tmp_path: Path) -> None:
@@ -73,11 +82,99 @@ def test_what_the_functions_use_is_read_off_their_processes(tmp_path: Path) -> N
     assert usage.peak_mib > 1
 
 
-def test_each_listed_test_has_one_reason() -> None:
-    assert suites.not_applicable()
-    assert all(suites.not_applicable().values())
-    assert all(suites.differences().values())
-    assert not suites.not_applicable().keys() & suites.differences().keys()
+@pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
+def test_each_listed_test_has_one_reason(module: UpstreamModule) -> None:
+    excluded, different = outcomes.not_applicable(module), outcomes.differences(module)
+    assert excluded
+    assert all(excluded.values())
+    assert all(different.values())
+    assert not excluded.keys() & different.keys()
+
+
+def test_more_of_the_provider_s_suites_may_not_apply() -> None:
+    _, met = outcomes.summary(ended("storage", passed=7, excluded=3))
+    assert met
+    _, met = outcomes.summary(ended("storage", passed=6, excluded=4))
+    assert not met
+
+
+def test_parts_hold_each_test_once() -> None:
+    tests = [UpstreamTest("storage", str(number)) for number in range(7)]
+    parts = [outcomes.part_of(tests, f"{number}/3") for number in (1, 2, 3)]
+    assert sorted(test for part in parts for test in part) == tests
+    assert [len(part) for part in parts] == [3, 2, 2]
+    with pytest.raises(ValueError, match="1/3 to 3/3"):
+        outcomes.part_of(tests, "4/3")
+
+
+def test_what_has_ended_is_kept_and_the_last_outcome_counts(tmp_path: Path) -> None:
+    kept = KeptOutcomes(tmp_path / "results" / "outcomes.jsonl")
+    assert kept.all() == {}
+    first, second = ended(failed=1)[0], ended("storage", passed=1)[0]
+    for outcome in (first, second, first._replace(verdict=PASSED)):
+        kept.add(outcome)
+    assert KeptOutcomes(tmp_path / "results" / "outcomes.jsonl").all() == {
+        first.test: first._replace(verdict=PASSED),
+        second.test: second,
+    }
+
+
+def test_a_part_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = [UpstreamTest("storage", name) for name in "abcd"]
+    ran: list[UpstreamTest] = []
+
+    def run_all(chosen: list[UpstreamTest], _clusters: int, _kept: KeptOutcomes) -> list[Outcome]:
+        ran.extend(chosen)
+        return [Outcome(test, PASSED, 1.0) for test in chosen]
+
+    monkeypatch.setattr(suites, "RESULTS", tmp_path)
+    monkeypatch.setattr(suites.programs, "find", lambda: tmp_path)
+    monkeypatch.setattr(binaries, "build", lambda _module: tmp_path)
+    monkeypatch.setattr(suites, "tests_of", lambda _suite: tests)
+    monkeypatch.setattr(suites, "run_all", run_all)
+    KeptOutcomes(tmp_path / "outcomes.jsonl").add(Outcome(tests[0], FAILED, 1.0))
+
+    assert suites.main(["--suite", "storage", "--part", "1/2"]) == 1
+    assert ran == [tests[2]]
+    assert suites.main(["--suite", "storage", "--part", "1/2", "--again"]) == 0
+    assert ran == [tests[2], tests[0], tests[2]]
+    assert suites.main(["--suite", "storage"]) == 0
+    assert ran[3:] == tests
+
+
+@pytest.mark.parametrize(
+    ("test", "policy"),
+    [
+        (UpstreamTest("scheduling-strict", "Scheduling a"), "Strict"),
+        (UpstreamTest("scheduling-besteffort", "Scheduling a"), "BestEffort"),
+        (UpstreamTest("consolidation", "Consolidation MinValuesPolicyBestEffort a"), "BestEffort"),
+        (UpstreamTest("consolidation", "Consolidation MinValuesPolicyStrict a"), "Strict"),
+    ],
+)
+def test_what_a_test_would_set_is_set_before_it(test: UpstreamTest, policy: str) -> None:
+    created: list[Any] = []
+    api: Any = SimpleNamespace(delete=lambda *_: None, create=lambda _plural, body, _namespace: created.append(body))
+
+    karpenter_install.install(api, test)
+
+    spec = created[0]["spec"]
+    stated = {one["name"]: one["value"] for one in spec["template"]["spec"]["containers"][0]["env"]}
+    assert spec["replicas"] == 0
+    assert stated["MIN_VALUES_POLICY"] == policy
+    assert karpenter_install.settings_of(test)["minValuesPolicy"] == policy
+
+
+def test_only_tests_of_it_terminate_first() -> None:
+    first = UpstreamTest("disruption", "TerminateFirst terminates first when drifting an at-limit static NodePool")
+    other = UpstreamTest("disruption", "Drift Budgets should respect budgets for empty drift")
+    assert karpenter_install.settings_of(first)["disruption"] == {"terminateFirstSeconds": 600}
+    assert "disruption" not in karpenter_install.settings_of(other)
+
+
+def test_suites_name_their_module() -> None:
+    assert binaries.module_of("disruption") is CORE
+    assert binaries.module_of("scheduling-strict") is AWS
+    assert CORE.key != AWS.key
 
 
 def test_a_source_that_is_not_as_expected_is_not_built(tmp_path: Path) -> None:
@@ -90,10 +187,11 @@ def test_a_source_that_is_not_as_expected_is_not_built(tmp_path: Path) -> None:
 
 
 def test_the_pinned_release_is_stated() -> None:
-    assert binaries.version().startswith("v1.")
+    assert CORE.version.startswith("v1.")
+    assert AWS.version.startswith("v1.")
 
 
 def test_what_is_not_built_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binaries, "CACHE", tmp_path)
     with pytest.raises(binaries.ProgramsMissing, match="make e2e-upstream"):
-        binaries.find()
+        binaries.find(AWS)

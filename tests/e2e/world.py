@@ -58,6 +58,7 @@ class World:
         restarted_at: when the API server was restarted last, epoch seconds.
         sources: what delivers the messages of each queue to its function, by function.
         judge: what looks at all of it from outside.
+        kubernetes_minor: the version of the control plane, such as 1.36.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class World:
         self.plane = enter(ControlPlane(self._folder / "plane"))
         self.api = RealApi(self.plane)
         self._running.callback(self.api.close)
-        self._minor = ".".join(programs.version().removeprefix("v").split(".")[:2])
+        self.kubernetes_minor = ".".join(programs.version().removeprefix("v").split(".")[:2])
         self._seed()
         token = self._enter()
         if self._settings.get("manifests") == "cluster":
@@ -156,7 +157,7 @@ class World:
         return self.api.token_of("shiplap", "shiplap")
 
     def _seed(self) -> None:
-        seed.register_images(self.ec2.control, seed.release_images("al2023@latest", self._minor))
+        seed.register_images(self.ec2.control, seed.release_images("al2023@latest", self.kubernetes_minor))
         self.release_image("2026-01-01T00:00:00Z")
         client = boto3.client(
             "ec2",
@@ -178,7 +179,7 @@ class World:
             "endpoint": self.plane.endpoint,
             "certificateAuthority": self.plane.certificate_authority,
             "token": token,
-            "kubernetesVersion": self._minor,
+            "kubernetesVersion": self.kubernetes_minor,
             "serviceCIDR": "172.20.0.0/16",
             "watch": False,
             **self._settings,
@@ -228,7 +229,11 @@ class World:
         detail = {"instance-id": instance_id, "instance-action": "terminate"}
         body = {"source": "aws.ec2", "detail-type": kind, "time": rfc3339(time.time()), "detail": detail}
         self.judge.warned(body)
-        self._sqs.send_message(QueueUrl=self.deployed.interruption_queue_url, MessageBody=json.dumps(body))
+        self.send_event(body)
+
+    def send_event(self, event: Mapping[str, Any]) -> None:
+        """Send an event of EC2's to the queue of the rule that it matches."""
+        self._sqs.send_message(QueueUrl=self.deployed.interruption_queue_url, MessageBody=json.dumps(event))
 
     def disrupt_until(self, done: Callable[[], object], what: str, timeout_s: float = 300.0) -> None:
         """Let minutes pass, one after the other and faster than real ones, until it is done."""

@@ -16,58 +16,42 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fcntl import LOCK_EX, flock
 from multiprocessing import get_context
 from multiprocessing.util import Finalize
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
-from typing import NamedTuple
-
-import msgspec
-import yaml
 
 from tests.e2e import programs
 from tests.e2e.control_plane import wait_until
-from tests.e2e.upstream import binaries
+from tests.e2e.upstream import binaries, karpenter_install, provider_account
+from tests.e2e.upstream.binaries import AWS, CORE, MODULES, module_of
+from tests.e2e.upstream.outcomes import (
+    FAILED,
+    NOT_APPLICABLE,
+    PASSED,
+    KeptOutcomes,
+    Outcome,
+    UpstreamTest,
+    differences,
+    line,
+    not_applicable,
+    part_of,
+    summary,
+    verdict_of,
+)
+from tests.e2e.upstream.provider_account import StateChanges
 from tests.e2e.world import CLUSTER, World
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parents[2] / "build" / "upstream" / "results"
-SETTINGS = {"manifests": "cluster", "nodeRoles": ["shiplap-node-real"]}
-BAR = 0.9
-"""The share of the applicable tests that passes, or the exit code is 1."""
-LARGEST_SHARE_NOT_APPLICABLE = 0.2
-
-PASSED, FAILED, DIFFERENT, NOT_APPLICABLE = "passed", "failed", "deliberate difference", "not applicable"
-
 _WATCH_S = 13 * 60.0
 _LIMIT_S = 1200.0
-_LIMIT_OF_PERFORMANCE_S = 5400.0
+_LIMITS_S = {"performance": 5400.0, "disruption": 2400.0, "repair": 3600.0}
 _GRACE_S = 60.0
 _START_S = 120.0
-
-
-class UpstreamTest(NamedTuple):
-    """A test as Ginkgo names it."""
-
-    suite: str
-    name: str
-
-
-class Outcome(NamedTuple):
-    """The outcome of a test; `message` is the failed expectation.
-
-    `cpu_s` is the CPU time of all functions while it ran, `peak_mib` the most memory that they held together.
-    """
-
-    test: UpstreamTest
-    verdict: str
-    seconds: float
-    message: str = ""
-    cpu_s: float = 0.0
-    peak_mib: float = 0.0
 
 
 class FunctionUsage:
@@ -140,23 +124,32 @@ class Watching:
 
 
 class Cluster:
-    """A world for tests, one after the other; where a test has launched nodes, or failed, the next one gets another."""
+    """A world for tests, one after the other.
+
+    The next test gets another world where it needs other settings, a test has failed, or one of the core's has launched
+    nodes. The AWS provider's own suites share a cluster, which each test leaves as it found it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._number = 0
         self._world: World | None = None
         self._watching: Watching | None = None
+        self._settings: Mapping[str, object] = {}
 
     def run(self, test: UpstreamTest, limit_s: float) -> Outcome:
         """Run one test to its end."""
-        world = self._fresh()
-        with FunctionUsage(world) as usage, _alone(test):
+        world = self._fresh(karpenter_install.settings_of(test))
+        if module_of(test.suite) is AWS:
+            provider_account.complete(world)
+        karpenter_install.install(world.api, test)
+        changes: AbstractContextManager[object] = StateChanges(world) if module_of(test.suite) is AWS else nullcontext()
+        with FunctionUsage(world) as usage, _alone(test), changes:
             outcome = _run(world, self._folder, test, limit_s)
         outcome = outcome._replace(cpu_s=usage.cpu_s, peak_mib=usage.peak_mib)
-        if outcome.verdict != PASSED or world.launched():
-            _write(RESULTS / f"{_file_name(test)}.cluster", world.told())
-            shutil.copy(world.aws.state / "ministack.log", RESULTS / f"{_file_name(test)}.functions")
+        if outcome.verdict != PASSED or (world.launched() and module_of(test.suite) is not AWS):
+            _write(RESULTS / f"{test.file_name}.cluster", world.told())
+            shutil.copy(world.aws.state / "ministack.log", RESULTS / f"{test.file_name}.functions")
             self.close()
         return outcome
 
@@ -168,10 +161,13 @@ class Cluster:
             self._world.__exit__(None, None, None)
         self._world = self._watching = None
 
-    def _fresh(self) -> World:
+    def _fresh(self, settings: Mapping[str, object]) -> World:
+        if settings != self._settings:
+            self.close()
         if self._world is None:
             self._number += 1
-            self._world = World(self._folder / f"world-{self._number}", "", SETTINGS)
+            self._settings = settings
+            self._world = World(self._folder / f"world-{self._number}", "", settings)
             self._world.__enter__()
             _await_first_decision(self._world)
             self._watching = Watching(self._world)
@@ -206,55 +202,41 @@ def tests_of(suite: str) -> list[UpstreamTest]:
     """All tests of a suite, in the order of their names."""
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [str(binaries.find() / f"{suite}.test"), "-ginkgo.dry-run", f"-ginkgo.json-report={report}"]
+        command = [
+            str(binaries.find(module_of(suite)) / f"{suite}.test"),
+            "-ginkgo.dry-run",
+            f"-ginkgo.json-report={report}",
+        ]
         subprocess.run(command, check=True, capture_output=True, timeout=60)  # noqa: S603 - our own command
         return sorted(UpstreamTest(suite, _name(spec)) for spec in _specs(report))
-
-
-def not_applicable() -> dict[str, str]:
-    """The reason by the name of the test."""
-    return _reasons("not_applicable.yaml")
-
-
-def differences() -> dict[str, str]:
-    """Return the reasons why Shiplap behaves otherwise on purpose, by the name of the failing test."""
-    return _reasons("differences.yaml")
-
-
-def _reasons(file: str) -> dict[str, str]:
-    groups = yaml.safe_load((HERE / file).read_text()) or []
-    return {test: group["reason"].strip() for group in groups for test in group["tests"]}
-
-
-def verdict_of(name: str, state: str, differing: Mapping[str, str]) -> str:
-    """Return the verdict on a test that ended in this state of Ginkgo's."""
-    if state == "passed":
-        return PASSED
-    return DIFFERENT if name in differing else FAILED
 
 
 def _run(world: World, folder: Path, test: UpstreamTest, limit_s: float) -> Outcome:
     report = folder / "report.json"
     report.unlink(missing_ok=True)
-    pool = "nodepool-of-two-cpus.yaml" if test.name.startswith("CapacityBuffer ") else "nodepool.yaml"
+    module = module_of(test.suite)
     command = [
-        str(binaries.find() / f"{test.suite}.test"),
+        str(binaries.find(module) / f"{test.suite}.test"),
         f"-ginkgo.focus={re.escape(test.name)}$",
         f"-ginkgo.timeout={limit_s:.0f}s",
         f"-ginkgo.json-report={report}",
         "-ginkgo.v",
         "-ginkgo.no-color",
-        f"-default-nodeclass={HERE / 'ec2nodeclass.yaml'}",
-        f"-default-nodepool={HERE / pool}",
+        *(_core_flags(test) if module is CORE else ()),
     ]
     kubeconfig = world.plane.folder / "kubeconfig.json"
     environment = os.environ | {"KUBECONFIG": str(kubeconfig), "OUTPUT_DIR": str(RESULTS)}
+    source = folder
+    if module is AWS:
+        environment |= provider_account.environment(world)
+        source = module.source() / "test" / "suites" / test.suite  # tests read files beside them
     began = time.monotonic()
-    log = RESULTS / f"{_file_name(test)}.log"
+    log = RESULTS / f"{test.file_name}.log"
     with log.open("wb") as output:
         try:
             subprocess.run(  # noqa: S603 - our own command
                 command,
+                cwd=source,
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -264,11 +246,18 @@ def _run(world: World, folder: Path, test: UpstreamTest, limit_s: float) -> Outc
         except subprocess.TimeoutExpired:
             pass  # said below: there is no report
     seconds = time.monotonic() - began
+    different = differences(module)
     spec = next((spec for spec in _specs(report) if spec["State"] != "skipped"), None) if report.exists() else None
     if spec is None:
-        return Outcome(test, verdict_of(test.name, "", differences()), seconds, "no report: it did not end in time")
+        return Outcome(test, verdict_of(test.name, "", different), seconds, "no report: it did not end in time")
     message = (spec.get("Failure") or {}).get("Message", "")
-    return Outcome(test, verdict_of(test.name, spec["State"], differences()), seconds, message)
+    return Outcome(test, verdict_of(test.name, spec["State"], different), seconds, message)
+
+
+def _core_flags(test: UpstreamTest) -> list[str]:
+    pool = "nodepool-of-two-cpus.yaml" if test.name.startswith("CapacityBuffer ") else "nodepool.yaml"
+    flags = [f"-default-nodeclass={HERE / 'ec2nodeclass.yaml'}", f"-default-nodepool={HERE / pool}"]
+    return [*flags, "-repair-condition=StorageReady=False"]
 
 
 def _specs(report: Path) -> Iterator[dict[str, object]]:
@@ -280,27 +269,29 @@ def _name(spec: Mapping[str, object]) -> str:
     return " ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]])  # type: ignore[misc]
 
 
-def _file_name(test: UpstreamTest) -> str:
-    return f"{test.suite}-{re.sub(r'[^A-Za-z0-9]+', '-', test.name)}"[:150]
-
-
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
-def run_all(tests: Sequence[UpstreamTest], clusters: int) -> list[Outcome]:
-    """Run tests on so many clusters side by side; each outcome is printed as it comes.
+def run_all(tests: Sequence[UpstreamTest], clusters: int, kept: KeptOutcomes) -> list[Outcome]:
+    """Run tests on so many clusters side by side; each outcome is printed and kept as it comes.
 
     Each cluster has a process of its own: the emulated EC2 of a process is one account, and two installs of one name in
     it would end each other's instances.
     """
-    excluded = not_applicable()
-    outcomes = [Outcome(test, NOT_APPLICABLE, 0.0, excluded[test.name]) for test in tests if test.name in excluded]
-    applicable = [test for test in tests if test.name not in excluded]
+    outcomes = []
+    applicable = []
+    for test in tests:
+        reason = not_applicable(module_of(test.suite)).get(test.name)
+        if reason is None:
+            applicable.append(test)
+        else:
+            outcomes.append(Outcome(test, NOT_APPLICABLE, 0.0, reason))
     with ProcessPoolExecutor(clusters, get_context("spawn")) as pool:
         for running in as_completed([pool.submit(_run_in_this_process, test) for test in applicable]):
             outcomes.append(running.result())
+            kept.add(outcomes[-1])
             sys.stdout.write(line(outcomes[-1]))
             sys.stdout.flush()
     return sorted(outcomes)
@@ -316,65 +307,51 @@ def _run_in_this_process(test: UpstreamTest) -> Outcome:
         _CLUSTERS.append(Cluster(Path(folder.name)))
         Finalize(None, folder.cleanup, exitpriority=1)  # a spawned process runs no atexit
         Finalize(None, _CLUSTERS[0].close, exitpriority=2)
-    limit_s = _LIMIT_OF_PERFORMANCE_S if test.suite == "performance" else _LIMIT_S
+    limit_s = _LIMITS_S.get(test.suite, _LIMIT_S)
     return _CLUSTERS[0].run(test, float(os.environ.get("SHIPLAP_LIMIT_S") or limit_s))
-
-
-def line(outcome: Outcome) -> str:
-    """An outcome for people."""
-    reason = outcome.message.strip().splitlines()[:1] if outcome.verdict != PASSED else []
-    return (
-        "  ".join(
-            [
-                f"{outcome.verdict:<21}",
-                f"{outcome.seconds:5.0f} s",
-                f"{outcome.cpu_s:5.1f} CPU s {outcome.peak_mib:5.0f} MiB",
-                outcome.test.suite,
-                outcome.test.name,
-                *reason,
-            ]
-        )
-        + "\n"
-    )
-
-
-def summary(outcomes: Sequence[Outcome]) -> tuple[str, bool]:
-    """The counts of all verdicts, and whether the bars are met."""
-    counts = {verdict: sum(each.verdict == verdict for each in outcomes) for verdict in
-              (PASSED, FAILED, DIFFERENT, NOT_APPLICABLE)}  # fmt: skip
-    applicable = len(outcomes) - counts[NOT_APPLICABLE]
-    share = counts[PASSED] / applicable if applicable else 0.0
-    met = share >= BAR and counts[NOT_APPLICABLE] <= LARGEST_SHARE_NOT_APPLICABLE * len(outcomes)
-    said = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
-    return f"Karpenter {binaries.version()}: {said}; {share:.1%} of the applicable tests pass\n", met
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 3 and the reason where the suites cannot be built, 1 where a bar is missed or a test fails anew."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", choices=binaries.SUITES, action="append", help="only this suite")
+    suites = [*MODULES, *(suite for module in MODULES.values() for suite in module.suites)]
+    parser.add_argument("--suite", choices=suites, action="append", help="only this suite, or all of core or aws")
     parser.add_argument("--only", default="", metavar="REGEXP", help="only tests whose names match")
+    parser.add_argument(
+        "--part", default="1/1", metavar="N/M", help="each M-th test from the N-th; goes on where it ended"
+    )
+    parser.add_argument("--again", action="store_true", help="run what has ended once more")
     parser.add_argument("--clusters", type=int, default=1, metavar="N", help="clusters that run tests side by side")
     parser.add_argument("--list", action="store_true", help="print the names of the tests and run none")
     given = parser.parse_args(arguments)
+    chosen = [
+        suite for name in given.suite or ["core"] for suite in (MODULES[name].suites if name in MODULES else [name])
+    ]
     try:
         programs.find()
-        binaries.build()
+        for module in {module_of(suite) for suite in chosen}:
+            binaries.build(module)
     except programs.ProgramsMissing as missing:
         sys.stderr.write(f"no suites: {missing}\n")
         return 3
-    tests = [test for suite in given.suite or binaries.SUITES for test in tests_of(suite)]
-    tests = [test for test in tests if re.search(given.only, test.name)]
+    tests = [test for suite in chosen for test in tests_of(suite) if re.search(given.only, test.name)]
+    tests = part_of(tests, given.part)
     if given.list:
         sys.stdout.writelines(f"{test.suite}  {test.name}\n" for test in tests)
         return 0
-    shutil.rmtree(RESULTS, ignore_errors=True)
-    RESULTS.mkdir(parents=True)
-    outcomes = run_all(tests, given.clusters)
-    _write(RESULTS / "outcomes.json", msgspec.json.encode(outcomes).decode())
-    said, met = summary(outcomes)
-    sys.stdout.write(said)
-    return 0 if met and not any(outcome.verdict == FAILED for outcome in outcomes) else 1
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    kept = KeptOutcomes(RESULTS / "outcomes.jsonl")
+    ended = {} if given.again or given.part == "1/1" else kept.all()
+    outcomes = run_all([test for test in tests if test not in ended], given.clusters, kept)
+    outcomes += [ended[test] for test in tests if test in ended]
+    met = True
+    for module in MODULES.values():
+        its_own = [outcome for outcome in outcomes if outcome.test.suite in module.suites]
+        if its_own:
+            said, enough = summary(its_own)
+            met = met and enough
+            sys.stdout.write(said)
+    return 0 if met and outcomes and not any(outcome.verdict == FAILED for outcome in outcomes) else 1
 
 
 if __name__ == "__main__":
