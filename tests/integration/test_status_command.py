@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from shiplap.aws import session
@@ -18,7 +19,7 @@ from shiplap.aws.bucket import BucketCatalog, BucketStatus
 from shiplap.drawing.picture import ClusterPicture, NodePicture
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem, Subnet
+from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, NodeClassProblem, Subnet
 from shiplap.instances.readiness.nodeclass_status import (
     ClusterStatus,
     InstallStatus,
@@ -86,6 +87,31 @@ def install(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("SHIPLAP_BUCKET", raising=False)
     with aws_in_process():
         yield Install(capsys)
+
+
+def test_reservations_are_named_with_their_next_times(install: Install) -> None:
+    day_s = 86_400.0
+    block = CapacityReservation("cr-block", "p5.48xlarge", "a", type="capacity-block")
+    held = (
+        replace(block, starts_at=NOW - day_s, ends_at=NOW + day_s),
+        CapacityReservation("cr-open", "m5.large", "a", starts_at=NOW - day_s),
+    )
+    upcoming = (
+        replace(block, id="cr-later", state="scheduled", starts_at=NOW + day_s, ends_at=NOW + 2 * day_s),
+        replace(block, id="cr-never", state="payment-failed", starts_at=NOW + day_s, ends_at=NOW + 2 * day_s),
+    )
+    known = replace(READY, capacity_reservations=held, upcoming_reservations=upcoming, drain_s=1920)
+    install.holds(status_of("blue", known), status_of("green", READY))
+    lines = {line.split()[0]: line.split() for line in install.says("--bucket", BUCKET).splitlines() if "cr-" in line}
+    assert " ".join(lines["cr-block"][5:]) == "drains 2023-11-15T21:11:20Z, ends 2023-11-15T22:13:20Z"
+    assert lines["cr-open"][4:] == ["active"]
+    assert " ".join(lines["cr-later"][4:]) == (
+        "scheduled starts 2023-11-15T22:13:20Z, drains 2023-11-16T21:11:20Z, ends 2023-11-16T22:13:20Z"
+    )
+    assert " ".join(lines["cr-never"][4:]) == "payment-failed never starts"
+    (blue, green) = install.document()["clusters"]
+    assert [each["id"] for each in blue["nodeClasses"][0]["upcomingReservations"]] == ["cr-later", "cr-never"]
+    assert "upcomingReservations" not in green["nodeClasses"][0]
 
 
 def test_the_format(install: Install) -> None:

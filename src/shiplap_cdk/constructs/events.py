@@ -18,6 +18,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from shiplap.flows.claim_events import DISRUPTION_DUE, INSPECTION_DUE
+from shiplap.flows.interrupt.notices import STARTS
 from shiplap_cdk.constructs.spread import spread
 from shiplap_cdk.stack_values import MOST_DELIVERIES
 
@@ -28,7 +29,7 @@ PATTERN_CHARACTERS = 2048
 # being retried by the event source mapping.
 VISIBILITY_FACTOR = 6
 
-# What AWS publishes on the default bus about instances that are about to go, or have gone.
+# What AWS publishes on the default bus about instances that are about to go, or have gone; `STARTS` is of capacity.
 _OF_EC2 = {
     "SpotInterruption": "EC2 Spot Instance Interruption Warning",
     "Rebalance": "EC2 Instance Rebalance Recommendation",
@@ -65,6 +66,7 @@ class Events(Construct):
         for rule, detail_type in _OF_EC2.items():
             detail = {"state": _STATES_OF_AN_END} if rule == "InstanceStateChange" else None
             self._rule(rule, events.EventPattern(source=["aws.ec2"], detail_type=[detail_type], detail=detail))
+        self._rule("CapacityStarted", events.EventPattern(source=["aws.ec2"], detail_type=list(STARTS)))
         of_instances = {"service": ["EC2"], "eventTypeCategory": ["scheduledChange"]}
         health = events.EventPattern(source=["aws.health"], detail_type=["AWS Health Event"], detail=of_instances)
         self._rule("ScheduledChange", health)

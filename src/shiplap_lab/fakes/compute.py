@@ -17,6 +17,7 @@ import msgspec
 
 from shiplap.errors import AwsError, NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import (
+    ACTIVE,
     Ami,
     CapacityReservation,
     NodeClassProblem,
@@ -61,7 +62,7 @@ class FakeCompute:
         templates: when the launch template of each (cluster, NodePool) was made.
         answers: what the next launches are answered with, each used once; then capacity decides again.
         subnets: what selectors of subnets match.
-        reservations: what selectors of capacity reservations match.
+        reservations: what selectors of capacity reservations match; one that is not active refuses launches.
         placement_group: what a selector of one matches.
         security_groups: what selectors of security groups match.
         install: the install that uses the account; see `beside`.
@@ -134,7 +135,8 @@ class FakeCompute:
             family=node_class.spec.ami_family or "AL2023",
             amis=self.amis.get(name, (Ami("ami-twin", "twin", "2026-01-01T00:00:00Z"),)),
             subnets=self.subnets,
-            capacity_reservations=self.reservations,
+            capacity_reservations=tuple(held for held in self.reservations if held.state == ACTIVE),
+            upcoming_reservations=tuple(held for held in self.reservations if held.state != ACTIVE),
             placement_group=self.placement_group,
             security_groups=self.security_groups,
             instance_profile="twin",
@@ -323,6 +325,9 @@ class FakeCompute:
             offering = (override.instance_type, override.zone, request.capacity_type)
             missing = request.wanted - len(started)
             allowed = self.quotas.get(request.capacity_type, missing)
+            if any(held.id == override.reservation and held.state != ACTIVE for held in self.reservations):
+                failures.append(OfferingFailure(*offering, code="ReservationCapacityExceeded"))
+                continue
             if not allowed:
                 failures.append(OfferingFailure(*offering, code="VcpuLimitExceeded", kind="quota"))
                 continue

@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from botocore.session import get_session
 from msgspec.structs import replace
 
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.aws.selectors.capacity_reservations import (
+    LATE_S,
     capacity_reservations,
+    lifetime_s,
     placement_group,
     placement_group_of,
     reservation_of,
@@ -105,11 +108,15 @@ def test_without_terms_ec2_is_not_asked() -> None:
     assert ec2.filters == []
 
 
-def test_only_reservations_that_can_be_launched_into_are_asked_for() -> None:
+def test_only_reservations_that_can_be_launched_into_or_were_to_be_are_asked_for() -> None:
     ec2 = Ec2()
     terms = (CapacityReservationSelectorTerm(id="cr-1"),)
     capacity_reservations(ec2, node_class(capacity_reservation_selector_terms=terms), "linux")  # type: ignore[arg-type]
-    assert ec2.filters == [[{"Name": "state", "Values": ["active"]}]]
+    (asked,) = ec2.filters
+    assert asked[0]["Name"] == "state"
+    known = get_session().get_service_model("ec2").shape_for("CapacityReservationState").enum
+    gone = {"cancelled", "cancelling", "expired", "unavailable"}
+    assert sorted(asked[0]["Values"]) == sorted({*known} - gone), "botocore knows another state"
 
 
 def test_what_is_known_of_a_reservation() -> None:
@@ -133,6 +140,31 @@ def test_what_is_known_of_a_reservation() -> None:
     assert reservation_of(full | {"Interruptible": True}) == replace(endless, available=0, interruptible=True)  # type: ignore[arg-type]
     assert not block.is_expiring(END.timestamp() - 2401)
     assert block.is_expiring(END.timestamp() - 2400)
+
+
+def test_what_is_known_before_a_reservation_starts() -> None:
+    scheduled = reservation_of(BLOCK | {"State": "scheduled", "StartDate": END, "AvailableInstanceCount": 0})  # type: ignore[arg-type]
+    assert (scheduled.state, scheduled.starts_at, scheduled.available) == ("scheduled", END.timestamp(), 0)
+
+
+@pytest.mark.parametrize(
+    ("starts", "lasts_s"),
+    [
+        ([], 60.0),
+        ([("scheduled", 1000.0)], 60.0),
+        ([("scheduled", 30.0)], 30.0),
+        ([("scheduled", 1000.0), ("assessing", 40.0)], 40.0),
+        ([("scheduled", 2.0)], LATE_S),
+        ([("delayed", -3600.0)], LATE_S),
+        ([("active", 10.0), ("payment-failed", 10.0), ("scheduled", None)], 60.0),
+    ],
+)
+def test_an_answer_is_trusted_until_the_next_start(starts: list[tuple[str, float | None]], lasts_s: float) -> None:
+    known = [
+        CapacityReservation(f"cr-{number}", "m5.large", "a", state=state, starts_at=0.0 if at is None else 100.0 + at)
+        for number, (state, at) in enumerate(starts)
+    ]
+    assert lifetime_s(known, 60.0, 100.0) == lasts_s
 
 
 def test_only_blocks_expire() -> None:

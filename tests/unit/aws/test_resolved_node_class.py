@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from shiplap.instances.catalog.resolved_nodeclass import (
     Subnet,
 )
 from shiplap.kubernetes import labels
+from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.signals import FakeClock
 from tests.builders.node_classes import node_class as any_node_class
@@ -169,6 +171,37 @@ def test_aws_is_asked_once_a_minute_for_what_is_written_alike(
     assert aws.asked == dict.fromkeys(once, 3) | {"describe_subnets": 4} | kept_longer
     resolver.resolve(node_class("other"), fresh=True)
     assert aws.asked == dict.fromkeys(once, 4) | {"describe_subnets": 5, "get_parameters": 2}
+
+
+def test_reservations_that_have_not_started_are_told_apart_and_asked_for_again_at_their_start(
+    resolver: NodeClassResolver, aws: Aws, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (plain,) = ANSWERS["describe_capacity_reservations"]["CapacityReservations"]
+    starts = datetime.fromtimestamp(clock.now() + 30, UTC)
+    later = plain | {"CapacityReservationId": "cr-2", "State": "scheduled", "StartDate": starts}
+    monkeypatch.setitem(ANSWERS, "describe_capacity_reservations", {"CapacityReservations": [plain, later]})
+    selecting = node_class(capacityReservationSelectorTerms=[{"id": "cr-1"}, {"id": "cr-2"}])
+    found = resolver.resolve(selecting)
+    assert [held.id for held in found.capacity_reservations] == ["cr-1"]
+    assert [held.id for held in found.upcoming_reservations] == ["cr-2"]
+    assert found.selection.reservations == ("cr-1",)
+    for seconds, asked in ((29.0, 1), (1.0, 2), (4.0, 2), (1.0, 3)):
+        clock.advance(seconds)
+        resolver.resolve(selecting)
+        assert aws.asked["describe_capacity_reservations"] == asked
+    assert aws.asked["describe_subnets"] == 1
+
+
+def test_a_reservation_that_the_cluster_may_not_use_is_not_waited_for(
+    aws: Any, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (plain,) = ANSWERS["describe_capacity_reservations"]["CapacityReservations"]
+    later = [plain | {"CapacityReservationId": name, "State": "scheduled"} for name in ("cr-2", "cr-3")]
+    monkeypatch.setitem(ANSWERS, "describe_capacity_reservations", {"CapacityReservations": later})
+    bounded = replace(SETTINGS, allowed=AllowedResources(capacity_reservations=("cr-3",)))
+    terms = [{"id": "cr-2"}, {"id": "cr-3"}]
+    found = made(bounded, aws, clock).resolve(node_class(capacityReservationSelectorTerms=terms))
+    assert [held.id for held in found.upcoming_reservations] == ["cr-3"]
 
 
 def test_the_instance_profile_is_the_one_that_the_cluster_and_install_have_for_the_role(

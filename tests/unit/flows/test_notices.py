@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shiplap.errors import InvalidMessage
-from shiplap.flows.interrupt.notices import Notice, NoticeKind, read_notice
+from shiplap.flows.interrupt.notices import STARTS, Notice, NoticeKind, read_notice
 
 ID = "i-0123456789abcdef0"
 
@@ -54,6 +54,20 @@ def health(**changes: Any) -> str:
 def test_warnings_are_about_one_instance(detail_type: str, kind: NoticeKind) -> None:
     body = event(detail_type, {"instance-id": ID, "instance-action": "terminate"})
     assert read_notice(body, "q") == Notice(kind, (ID,), 1_700_000_000.0)
+
+
+@pytest.mark.parametrize("detail_type", STARTS)
+def test_a_reservation_that_starts_is_about_no_instance(detail_type: str) -> None:
+    detail = {"capacity-reservation-id": "cr-1", "end-date": "2023-11-15T22:13:20Z", "state": "active"}
+    kind = NoticeKind.RESERVATION_STARTED
+    assert read_notice(event(detail_type, detail), "q") == Notice(kind, time=1_700_000_000.0, reservation="cr-1")
+    assert read_notice(event(detail_type, detail, "somebody.else"), "q").kind is NoticeKind.OTHER
+
+
+@pytest.mark.parametrize("detail", [{}, {"capacity-reservation-id": "i-1"}, {"capacity-reservation-id": 1}, []])
+def test_a_start_of_nothing_is_refused(detail: Any) -> None:
+    with pytest.raises(InvalidMessage):
+        read_notice(event(STARTS[0], detail), "q")
 
 
 @pytest.mark.parametrize(

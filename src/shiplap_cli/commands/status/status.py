@@ -18,6 +18,7 @@ from rich.text import Text
 
 from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.resolved_nodeclass import FAILED_STATES, UPCOMING_STATES
 from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus
 from shiplap.kubernetes.timestamps import rfc3339
@@ -190,8 +191,24 @@ def _cluster_tables(shown: ClusterStatusDocument) -> Iterator[RenderableType]:
             "\n".join([*_reasons(item), *(f"warning: {text}" for text in item.warnings)]),
         )
     yield classes
+    reserved = [row for item in shown.node_classes for row in _reservation_rows(item)]
+    if reserved:
+        yield plain_table("capacity reservation", "node class", "type", "zone", "state", "next, UTC", rows=reserved)
     rows = ((pool.name, pool.node_class, str(pool.weight), pool.ready) for pool in shown.pools)
     yield plain_table("node pool", "node class", "weight", "ready", rows=rows)
+
+
+def _reservation_rows(known: NodeClassStatus) -> Iterator[tuple[str, ...]]:
+    """A reservation's start, when nodes of a block begin to be emptied, and its end, as far as there are any."""
+    for held in (*known.upcoming_reservations, *known.capacity_reservations):
+        times = (
+            ("starts", held.starts_at if held.state in UPCOMING_STATES else 0.0),
+            ("drains", held.drains_at(known.drain_s)),
+            ("ends", held.ends_at),
+        )
+        told = ", ".join(f"{what} {rfc3339(at)}" for what, at in times if at)
+        never = held.state in FAILED_STATES
+        yield held.id, known.name, held.instance_type, held.zone, held.state, "never starts" if never else told
 
 
 def _reasons(status: NodeClassStatus) -> list[str]:

@@ -16,12 +16,15 @@ class ExpiringCache(Generic[Value]):
         self._clock = clock
         self._known: dict[Hashable, tuple[float, Value]] = {}
 
-    def get(self, key: Hashable, fetch: Callable[[], Value]) -> Value:
-        """The value of a key, fetched when it is unknown or too old."""
+    def get(self, key: Hashable, fetch: Callable[[], Value], lasts_s: Callable[[Value], float] | None = None) -> Value:
+        """The value of a key, fetched when it is unknown or too old; `lasts_s` says of a value for how many seconds it
+        may be trusted, where that is not the same for all.
+        """
         now = self._clock()
         known = self._known.get(key)
         if known is None or now >= known[0]:
-            known = (now + self._lifetime_s, fetch())
+            value = fetch()
+            known = (now + (self._lifetime_s if lasts_s is None else lasts_s(value)), value)
             self._known[key] = known
         return known[1]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from shiplap.flows.messages import MOST_PODS, NODE_JOINED, NODE_READY, POD_PENDING, rfc3339
+from shiplap.flows.messages import MOST_PODS, NODE_JOINED, NODE_READY, POD_PENDING, RESERVATION_STARTED, rfc3339
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap.ports import BusEvent
 
@@ -30,6 +30,12 @@ def pods_pending(
     named = [[pod.namespace, pod.name, pod.uid] for pod in pods][:MOST_PODS]
     detail = {"cluster": cluster, "id": event_id, "time": rfc3339(now), "pods": named, "reason": reason}
     return BusEvent(POD_PENDING, detail, f"shiplap.{source}")
+
+
+def reservation_started(cluster: str, reservation: str, now: float) -> BusEvent:
+    """The hint that a capacity reservation may have started, by its id; empty where only its time is known."""
+    event_id = f"{cluster}/reservation/{reservation or rfc3339(now)}"
+    return pods_pending(cluster, (), RESERVATION_STARTED, now, event_id=event_id)
 
 
 def disruption_due(cluster: str, network: str, now: float) -> BusEvent:

@@ -21,6 +21,9 @@ GRACE_S = 120.0
 DRAIN = "drain"
 """The step of a timer for the next round of emptying a node."""
 
+RESERVATION = "reservation"
+"""The step of a timer for a capacity reservation that starts."""
+
 DISRUPTION = "disruption"
 """The step of a timer for the next look of `disrupt` at the cluster."""
 

@@ -29,6 +29,9 @@ TURN_MISSED = "TurnMissed"
 MANIFESTS_CHANGED = "ManifestsChanged"
 """Why pods may get nodes now that could not before: somebody has edited a NodePool, say."""
 
+RESERVATION_STARTED = "CapacityReservationStarted"
+"""Why nodes may be launched now that could not before: what is known of capacity reservations is asked for anew."""
+
 ROOM_TAKEN = "RoomTaken"
 """Why nodes may be needed although no pod waits: pods have got nodes whose room CapacityBuffers keep."""
 

@@ -32,7 +32,13 @@ from shiplap.instances.capacity.learned_capacity import LearnedCapacityIndex
 from shiplap.instances.catalog import type_labels
 from shiplap.instances.catalog.ami_families import family_of
 from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType
-from shiplap.instances.catalog.resolved_nodeclass import Ami, CapacityReservation, PlacementGroup, ResolvedNodeClass
+from shiplap.instances.catalog.resolved_nodeclass import (
+    UPCOMING_STATES,
+    Ami,
+    CapacityReservation,
+    PlacementGroup,
+    ResolvedNodeClass,
+)
 from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Offering
 from shiplap.instances.catalog.type_labels import meets
 from shiplap.instances.offerings.offerings import incompatibility, offerings, subnet_zones
@@ -101,7 +107,7 @@ def instance_types(
         amis=None if resolved is None else resolved.amis,
         zones=subnet_zones(resolved),
         group=None if resolved is None else resolved.placement_group,
-        reservations=() if resolved is None else resolved.capacity_reservations,
+        reservations=() if resolved is None else _reservations(resolved),
         unavailable=frozenset(unavailable),
     )
     types = _unmeasured_types(inputs)
@@ -109,6 +115,12 @@ def instance_types(
     knowledge = LearnedCapacityIndex(learned, nominal, cluster=cluster, now=now)
     estimator = CapacityEstimator(node_class, family_of(node_class), inputs.setting, knowledge)
     return tuple(_measured(unmeasured, estimator) for unmeasured in types)
+
+
+def _reservations(resolved: ResolvedNodeClass) -> tuple[CapacityReservation, ...]:
+    """Those that can be launched into, and those that pods may wait for."""
+    upcoming = (held for held in resolved.upcoming_reservations if held.state in UPCOMING_STATES)
+    return (*resolved.capacity_reservations, *upcoming)
 
 
 class _TypeInputs(NamedTuple):

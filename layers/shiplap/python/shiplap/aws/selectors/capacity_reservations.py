@@ -11,20 +11,30 @@ from typing import TYPE_CHECKING
 from shiplap.aws import tags
 from shiplap.aws.ec2_errors import aws_errors
 from shiplap.errors import NodeClassNotReady
-from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup
+from shiplap.instances.catalog.resolved_nodeclass import (
+    ACTIVE,
+    FAILED_STATES,
+    UPCOMING_STATES,
+    CapacityReservation,
+    PlacementGroup,
+)
 from shiplap.manifests.custom_resources import CapacityReservationSelectorTerm, EC2NodeClass
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
     from types_boto3_ec2.type_defs import CapacityReservationTypeDef, PlacementGroupTypeDef
 
+LATE_S = 5.0
+"""For so many seconds an answer is trusted while a reservation that was to start has not."""
+
 _PLATFORMS = {"linux": "Linux/UNIX", "windows": "Windows"}
 
 
 def capacity_reservations(ec2: EC2Client, node_class: EC2NodeClass, os: str) -> tuple[CapacityReservation, ...]:
-    """The active reservations that any term selects and that instances of this system (`linux`, `windows`) can use.
+    """The reservations that any term selects and that instances of this system (`linux`, `windows`) can use.
 
-    Terms that select none are no mistake: reservations come and go. Sorted by id; no terms, no request.
+    They are active, will be, or have failed to be. Terms that select none are no mistake: reservations come and go.
+    Sorted by id; no terms, no request.
 
     Raises:
         AwsThrottled, AwsError: EC2 refused.
@@ -34,7 +44,7 @@ def capacity_reservations(ec2: EC2Client, node_class: EC2NodeClass, os: str) -> 
         return ()
     with aws_errors("describe capacity reservations"):
         pages = ec2.get_paginator("describe_capacity_reservations").paginate(
-            Filters=[{"Name": "state", "Values": ["active"]}]
+            Filters=[{"Name": "state", "Values": [ACTIVE, *UPCOMING_STATES, *FAILED_STATES]}]
         )
         seen = [reservation for page in pages for reservation in page["CapacityReservations"]]
     chosen = (item for item in seen if item.get("InstancePlatform") == _PLATFORMS[os] and _any_selects(terms, item))
@@ -63,7 +73,7 @@ def _has_tags(wanted: Mapping[str, str], present: Mapping[str, str]) -> bool:
 
 def reservation_of(seen: CapacityReservationTypeDef) -> CapacityReservation:
     """Return a capacity reservation as EC2 describes it."""
-    end = seen.get("EndDate")
+    start, end = seen.get("StartDate"), seen.get("EndDate")
     return CapacityReservation(
         id=seen["CapacityReservationId"],
         instance_type=seen["InstanceType"],
@@ -74,7 +84,15 @@ def reservation_of(seen: CapacityReservationTypeDef) -> CapacityReservation:
         interruptible=seen.get("Interruptible", False),
         available=seen.get("AvailableInstanceCount", 0),
         ends_at=end.timestamp() if end is not None else 0.0,
+        starts_at=start.timestamp() if start is not None else 0.0,
+        state=seen.get("State", ACTIVE),
     )
+
+
+def lifetime_s(known: Iterable[CapacityReservation], most_s: float, now: float) -> float:
+    """Return for how many seconds an answer may be trusted: not beyond the next start, and hardly while one is late."""
+    starts = (item.starts_at - now for item in known if item.state in UPCOMING_STATES and item.starts_at)
+    return min(max(min(starts, default=most_s), LATE_S), most_s)
 
 
 def placement_group(ec2: EC2Client, node_class: EC2NodeClass) -> PlacementGroup | None:

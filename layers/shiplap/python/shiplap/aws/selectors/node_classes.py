@@ -16,6 +16,7 @@ from shiplap.aws.selectors.parameters import Parameters
 from shiplap.errors import InvalidInput, NodeClassNotReady
 from shiplap.instances.catalog.ami_families import FAMILIES, family_of
 from shiplap.instances.catalog.resolved_nodeclass import (
+    ACTIVE,
     Ami,
     CapacityReservation,
     NodeClassProblem,
@@ -56,6 +57,7 @@ class NodeClassResolver:
         self._settings = settings
         self._ec2 = ec2
         self._eks = eks
+        self._clock = clock
         self._iam = iam
         self._parameters = Parameters(ssm, clock)
         self._images = AmiResolver(ec2, self._parameters, clock, settings.allowed.image_owners)
@@ -143,9 +145,16 @@ class NodeClassResolver:
         reserved = self._reservations.get(
             _key(name, spec.capacity_reservation_selector_terms, os),
             lambda: capacity_reservations.capacity_reservations(self._ec2, node_class, os),
+            lambda known: capacity_reservations.lifetime_s(known, _SELECTORS_S, self._clock()),
+        )
+        upcoming = tuple(
+            held for held in reserved if held.state != ACTIVE and not outside([held.id], bounds.capacity_reservations)
         )
         reserved = within_allowed(
-            reserved, bounds.capacity_reservations, nodeclass_status.CAPACITY_RESERVATIONS, problems
+            [held for held in reserved if held.state == ACTIVE],
+            bounds.capacity_reservations,
+            nodeclass_status.CAPACITY_RESERVATIONS,
+            problems,
         )
         return ResolvedNodeClass(
             name=name,
@@ -163,6 +172,7 @@ class NodeClassResolver:
             capacity_reservations=reserved,
             placement_group=placements[0] if placements else None,
             problems=tuple(problems),
+            upcoming_reservations=upcoming,
         )
 
     def _instance_profile(self, node_class: EC2NodeClass, problems: list[NodeClassProblem]) -> str:

@@ -15,6 +15,7 @@ from shiplap.errors import AwsError, InvalidInput, NodeClassNotReady, StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import NO_ANSWER, limited
 from shiplap.instances.capacity.capacity_setting import cluster_setting
+from shiplap.instances.catalog.drain_times import drain_time_s
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem, ResolvedNodeClass, SecurityGroup
 from shiplap.instances.catalog.type_catalog import InstanceType
@@ -172,6 +173,8 @@ def _status(
         security_groups=tuple(map(SecurityGroup, found.security_groups, found.security_group_names)),
         amis=found.amis,
         capacity_reservations=found.capacity_reservations,
+        upcoming_reservations=found.upcoming_reservations,
+        drain_s=drain_time_s(settings.manifests, name),
         placement_group=found.placement_group,
         instance_profile=found.instance_profile,
         instance_types=len(types),

@@ -56,7 +56,8 @@ def interrupt(
     context_of: Callable[[ClusterSettings], FlowContext],
     meter: Meter,
 ) -> None:
-    """Handle a notice of AWS about instances; those that no claim has are ignored.
+    """Handle a notice of AWS about instances; those that no claim has are ignored. Or have clusters planned for that
+    may use a capacity reservation which has started: whether one waits for it is only known by planning.
 
     Args:
         notice: what AWS says.
@@ -68,6 +69,10 @@ def interrupt(
     Raises:
         StoreError: nothing is lost: the same notice may be handled again.
     """
+    if notice.kind is NoticeKind.RESERVATION_STARTED:
+        meter.count("ReservationsStarted")
+        for cluster in settings.clusters:
+            _plan_again(notice, cluster, context_of(cluster))
     for instance_id in notice.instance_ids:
         claim = state.claim_of_instance(instance_id)
         if claim is None:
@@ -81,6 +86,13 @@ def interrupt(
             continue
         context = context_of(cluster)
         handle_notice(claim.name, notice, stored_settings(cluster, context), context)
+
+
+def _plan_again(notice: Notice, cluster: ClusterSettings, context: FlowContext) -> None:
+    """Ask for a plan of a cluster with an EC2NodeClass that selects capacity reservations."""
+    current = stored_settings(cluster, context)
+    if any(item.spec.capacity_reservation_selector_terms for item in current.manifests.node_classes):
+        context.publish(claim_events.reservation_started(cluster.name, notice.reservation, context.clock.now()))
 
 
 def handle_notice(name: str, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:

@@ -36,6 +36,7 @@ class NoticeKind(StrEnum):
     DELETED = "ObjectDeleted"
     STOPPED = "InstanceStopped"
     TERMINATED = "InstanceTerminated"
+    RESERVATION_STARTED = "CapacityReservationStarted"
     OTHER = "Other"
 
 
@@ -51,6 +52,8 @@ class Notice(msgspec.Struct, frozen=True):
     instance_ids: tuple[str, ...] = ()
     time: float = 0.0
     due_at: float = 0.0
+    reservation: str = ""
+    """The capacity reservation that has started, by id: it is about no instance yet."""
 
 
 _SPOT = ("aws.ec2", "EC2 Spot Instance Interruption Warning")
@@ -58,6 +61,9 @@ _REBALANCE = ("aws.ec2", "EC2 Instance Rebalance Recommendation")
 _STATE = ("aws.ec2", "EC2 Instance State-change Notification")
 _RESERVATION = ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning")
 _HEALTH = ("aws.health", "AWS Health Event")
+
+STARTS = ("Capacity Block Delivered", "Capacity Block Reservation Delivered", "EC2 Capacity Reservation Active")
+"""EC2's events of capacity that can be launched into from now on: AWS documents the first in both spellings."""
 
 _STATES = {
     "stopping": NoticeKind.STOPPED,
@@ -83,6 +89,10 @@ class _StateDetail(msgspec.Struct, frozen=True, rename="kebab"):
     state: str
 
 
+class _ReservationDetail(msgspec.Struct, frozen=True, rename="kebab"):
+    capacity_reservation_id: str
+
+
 class _AffectedEntity(msgspec.Struct, frozen=True, rename="camel"):
     entity_value: str = ""
 
@@ -99,6 +109,7 @@ _envelope = msgspec.json.Decoder(_Envelope)
 _instance = msgspec.json.Decoder(_InstanceDetail)
 _state = msgspec.json.Decoder(_StateDetail)
 _health = msgspec.json.Decoder(_HealthDetail)
+_reservation = msgspec.json.Decoder(_ReservationDetail)
 
 
 def read_notice(body: str | bytes, source: str) -> Notice:
@@ -114,6 +125,9 @@ def read_notice(body: str | bytes, source: str) -> Notice:
     try:
         envelope = _envelope.decode(body)
         time = epoch(envelope.time) if envelope.time else 0.0
+        if envelope.source == "aws.ec2" and envelope.detail_type in STARTS:
+            started = _checked(_reservation.decode(envelope.detail).capacity_reservation_id, "cr-")
+            return Notice(NoticeKind.RESERVATION_STARTED, time=time, reservation=started)
         decode = _KINDS.get((envelope.source, envelope.detail_type))
         kind, instance_ids, due_at = decode(envelope.detail) if decode else _NOTHING
     except (ValueError, RecursionError) as error:
@@ -157,10 +171,10 @@ def _moment(text: str) -> float:
         return 0.0
 
 
-def _checked(instance_id: str) -> str:
-    if not instance_id.startswith("i-"):
-        raise ValueError(f"{instance_id!r} is not the id of an instance")
-    return instance_id
+def _checked(found: str, prefix: str = "i-") -> str:
+    if not found.startswith(prefix):
+        raise ValueError(f"{found!r} is not the id of {'an instance' if prefix == 'i-' else 'a capacity reservation'}")
+    return found
 
 
 _KINDS: dict[tuple[str, str], Callable[[msgspec.Raw], _Content]] = {

@@ -22,7 +22,7 @@ from shiplap.errors import (
     StoreThrottled,
 )
 from shiplap.flows import claim_events
-from shiplap.flows.claim_updates import DISRUPTION, ENDED, GARBAGE, InstanceOwners, facts
+from shiplap.flows.claim_updates import DISRUPTION, ENDED, GARBAGE, RESERVATION, InstanceOwners, facts
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of
 from shiplap.flows.lifecycle.drain import Drains, cordon, drain
@@ -105,6 +105,8 @@ def visit_claims(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], c
         visiting.joins.write()
         if visiting.disruption_is_due:
             context.publish(claim_events.disruption_due(settings.name, settings.network, context.clock.now()))
+        if visiting.reservation_is_due:
+            context.publish(claim_events.reservation_started(settings.name, "", context.clock.now()))
     failures = [FailedHint(hint, errors[name]) for name in sorted(errors) for hint in wanted.hints[name]]
     return LifecycleReport(
         registered=tuple(visiting.registered),
@@ -135,6 +137,9 @@ def _wanted_visits(visiting: _Visits, hints: Sequence[NodeSeen | Timer]) -> Want
     for hint in hints:
         if isinstance(hint, Timer) and hint.step == DISRUPTION:
             visiting.disruption_is_due = True
+            continue
+        if isinstance(hint, Timer) and hint.step == RESERVATION:
+            visiting.reservation_is_due = True
             continue
         try:
             name = hint.claim if isinstance(hint, Timer) else visiting.claim_of(hint)
@@ -179,6 +184,7 @@ class _Visits:
         self.initialized: list[str] = []
         self.ended: list[str] = []
         self.disruption_is_due = False
+        self.reservation_is_due = False
         self.joins = JoinRecorder(settings.name, context)
         self.cluster = settings.name
         self._settings = settings

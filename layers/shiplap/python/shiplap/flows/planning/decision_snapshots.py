@@ -23,6 +23,7 @@ from shiplap.flows.policies.active import NO_POLICIES, ActivePolicies
 from shiplap.flows.policies.policy import DecisionFacts
 from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
+from shiplap.instances.catalog.drain_times import drain_time_s
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import InstanceType, pilot_key
 from shiplap.instances.offerings.offerings import with_all_zones, without_zones
@@ -263,7 +264,7 @@ def _catalogs(
         if item.resolved is None or problem:
             catalogs.append(NodeClassCatalog(name, not_ready=problem))
             continue
-        worth_asking = market.open(item.resolved, inputs.at)
+        worth_asking = market.open(item.resolved, inputs.at, drain_time_s(settings.manifests, name))
         # What is sold in a zone does not change with its free addresses: nodes there would seem to have drifted.
         sold_in = replace(worth_asking, subnets=item.resolved.subnets)
         full = {net.zone for net in item.resolved.subnets} - {net.zone for net in worth_asking.subnets}

@@ -13,7 +13,12 @@ import msgspec
 
 from shiplap.flows.planning.planned_launches import places_in_turns
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass, emptiest_subnets, open_subnets
+from shiplap.instances.catalog.resolved_nodeclass import (
+    LEAST_DRAIN_S,
+    ResolvedNodeClass,
+    emptiest_subnets,
+    open_subnets,
+)
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.offerings.spot_lists import may_get_more
 from shiplap.instances.offerings.unavailability import ANY, in_placement_group, launch_budget, quota_of
@@ -105,15 +110,16 @@ class OfferingMarket:
         """True if nothing is to be launched from an EC2NodeClass, as it is written now, because its instances ended."""
         return (node_class_scope(cluster, node_class), ANY, ANY) in self._resting
 
-    def open(self, resolved: ResolvedNodeClass, now: float = 0.0) -> ResolvedNodeClass:
+    def open(self, resolved: ResolvedNodeClass, now: float = 0.0, drain_s: float = LEAST_DRAIN_S) -> ResolvedNodeClass:
         """An EC2NodeClass with what is worth a launch: subnets, less what launches in flight take, and reservations,
-        less what other clusters take and, at `now` in epoch seconds, blocks that are about to end.
+        less what other clusters take and, at `now` in epoch seconds, blocks that are about to end, with nodes that take
+        `drain_s` seconds to be emptied.
         """
         resting = {scope[0] for scope in self._resting}
         reservations = (
             msgspec.structs.replace(held, available=max(held.available - self._reserved.get(held.id, 0), 0))
             for held in resolved.capacity_reservations
-            if not held.is_expiring(now)
+            if not held.is_expiring(now, drain_s)
         )
         return msgspec.structs.replace(
             resolved,

@@ -19,7 +19,7 @@ from shiplap.flows import cluster_metrics
 from shiplap.flows.assign_instances import Attempt, name_instances
 from shiplap.flows.context import FlowContext
 from shiplap.flows.live_settings import AS_DEPLOYED, NO_NODE_POOL, ManifestState
-from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
+from shiplap.flows.messages import MOST_PODS, RESERVATION_STARTED, UNSCHEDULABLE, PodsPending, Sweep
 from shiplap.flows.optional.optional_calls import RECORDS
 from shiplap.flows.planning import unproven
 from shiplap.flows.planning.decision_inputs import (
@@ -41,10 +41,12 @@ from shiplap.flows.policies.policy import Launches
 from shiplap.flows.schedule.foreign_nodes import learn_from_foreign_nodes
 from shiplap.flows.schedule.launch import LEASE_S, LaunchOutcome, launch
 from shiplap.flows.schedule.launch_trials import dry_run_launches
+from shiplap.flows.schedule.reservation_starts import remind_of_starts
 from shiplap.flows.schedule.resume import FROZEN, orphans, resume
 from shiplap.flows.schedule.standalone_launches import delete_ended, delete_unplanned, not_begun, with_objects
 from shiplap.flows.sweep.sweep import sweep
 from shiplap.garbage_collection import garbage_collection_paused
+from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.instances.readiness.joins import JoinHistory, timeouts
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests import shiplap_annotations
@@ -127,7 +129,8 @@ def schedule(
     )
     sweeping = any(isinstance(hint, Sweep) for hint in hints)
     bound_pods = bound_pods or BoundPods(settings.name, context)
-    run = _Run(settings, manifest_state, attempt, origin, context, bound_pods, sweeping=sweeping)
+    started = any(isinstance(hint, PodsPending) and hint.reason == RESERVATION_STARTED for hint in hints)
+    run = _Run(settings, manifest_state, attempt, origin, context, bound_pods, sweeping=sweeping, fresh=started)
     # The pods are looked at from reading to launching; until they are gone again there is nothing to collect.
     with garbage_collection_paused():
         report = run.until_done(named=_named_pods(hints))
@@ -162,13 +165,15 @@ def _joining_pods(claims: Sequence[NodeClaim]) -> frozenset[str]:
 class _InvocationSupply:
     """Looks up what can be bought when it is first needed, and keeps it for the invocation."""
 
-    def __init__(self, settings: ClusterSettings, context: FlowContext, policies: ActivePolicies) -> None:
+    def __init__(
+        self, settings: ClusterSettings, context: FlowContext, policies: ActivePolicies, *, fresh: bool
+    ) -> None:
         self._settings = settings
         self._context = context
         self._policies = policies
         self._known: LaunchSupply | None = None
         self._others: set[str] = set()
-        self._is_fresh = False
+        self._is_fresh = fresh
         self.join_timeouts: Mapping[str, float] = {}
 
     def add(self, node_classes: Collection[str]) -> None:
@@ -195,6 +200,11 @@ class _InvocationSupply:
         if not self._is_fresh:
             self._known, self._is_fresh = None, True
         return self.known()
+
+    def upcoming(self) -> list[CapacityReservation]:
+        """The reservations that have not started, as far as anything was looked up: else nothing waits for them."""
+        supplies = self._known.node_classes.values() if self._known is not None else ()
+        return [held for item in supplies if item.resolved for held in item.resolved.upcoming_reservations]
 
     def exclude(self, node_class: str, reason: str) -> None:
         """Launch nothing more from an EC2NodeClass."""
@@ -348,6 +358,7 @@ class _Run:
         bound_pods: BoundPods,
         *,
         sweeping: bool,
+        fresh: bool,
     ) -> None:
         self._settings = settings
         self._manifest_state = manifest_state
@@ -356,7 +367,7 @@ class _Run:
         self._context = context
         self._is_sweep = sweeping
         self._policies = ActivePolicies.of(settings, context)
-        self._supply = _InvocationSupply(settings, context, self._policies)
+        self._supply = _InvocationSupply(settings, context, self._policies, fresh=fresh)
         self._bound_pods = bound_pods
         self._results = _Results()
         self._market = OfferingMarket(DecisionState(0))
@@ -669,6 +680,8 @@ class _Run:
         name_instances(self._results.unnamed, self._settings, self._context)
         if self._unschedulable:
             publish_unschedulable(self._settings.name, self._unschedulable, self._context)
+        if self._is_sweep:
+            remind_of_starts(self._settings.name, self._supply.upcoming(), self._context)
         return report
 
 

@@ -14,6 +14,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import handle_notice
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
 from shiplap.flows.optional.optional_calls import CAPACITY_BLOCKS
+from shiplap.instances.catalog.drain_times import drain_time_s
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -42,12 +43,12 @@ def replace_in_ending_blocks(settings: ClusterSettings, claims: Iterable[NodeCla
         return
     now = context.clock.now()
     ending = {
-        held.id: held
-        for held in _reservations(settings, {c.plan.node_class for c in in_blocks}, context)
-        if held.is_expiring(now)
+        (node_class, held.id): held
+        for node_class, held in _reservations(settings, {c.plan.node_class for c in in_blocks}, context)
+        if held.is_expiring(now, drain_time_s(settings.manifests, node_class))
     }
     for claim in sorted(in_blocks, key=lambda claim: claim.name):
-        held = ending.get(claim.plan.labels.get(labels.RESERVATION_ID, ""))
+        held = ending.get((claim.plan.node_class, claim.plan.labels.get(labels.RESERVATION_ID, "")))
         if held is not None:
             context.meter.count("CapacityBlocksLeft")
             handle_notice(
@@ -65,15 +66,18 @@ def _is_in_block(claim: NodeClaim) -> bool:
     )
 
 
-def _reservations(settings: ClusterSettings, names: Iterable[str], context: FlowContext) -> list[CapacityReservation]:
-    """The reservations of these EC2NodeClasses; the next sweep looks at those that cannot be read now."""
+def _reservations(
+    settings: ClusterSettings, names: Iterable[str], context: FlowContext
+) -> list[tuple[str, CapacityReservation]]:
+    """The reservations of these EC2NodeClasses, by name; the next sweep looks at those that cannot be read now."""
     wanted = set(names)
-    reservations: list[CapacityReservation] = []
+    reservations: list[tuple[str, CapacityReservation]] = []
     compute = context.within(CAPACITY_BLOCKS, context.compute)
     for node_class in settings.manifests.node_classes:
         if node_class.metadata.name in wanted:
             try:
-                reservations += compute.resolve(node_class).capacity_reservations
+                held = compute.resolve(node_class).capacity_reservations
+                reservations += ((node_class.metadata.name, each) for each in held)
             except AwsError as error:
                 context.meter.count("CapacityBlocksNotRead")
                 _LOG.warning("capacity blocks not read: %s", error, extra={"cluster": settings.name})

@@ -13,8 +13,15 @@ from msgspec.structs import replace
 BLOCK_TAIL_S = 30 * 60
 """How long before a capacity block ends EC2 begins to end its instances, in seconds."""
 
-EXPIRING_S = 40 * 60
-"""A capacity block that ends this soon takes no new nodes, and those it has are emptied, in seconds."""
+LEAST_DRAIN_S = 10 * 60
+EXPIRING_S = BLOCK_TAIL_S + LEAST_DRAIN_S
+"""A capacity block that ends this soon takes no new nodes, and those it has are emptied, in seconds; earlier, where a
+NodePool gives its pods more time (`drain_times.py`)."""
+
+ACTIVE = "active"
+UPCOMING_STATES = ("assessing", "delayed", "payment-pending", "pending", "scheduled")
+FAILED_STATES = ("failed", "payment-failed", "unsupported")
+"""States of a capacity reservation as EC2 names them: it can be launched into, may be later, never will be."""
 
 
 class Subnet(msgspec.Struct, frozen=True):
@@ -40,10 +47,10 @@ class Ami(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CapacityReservation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A capacity reservation or capacity block that can be launched into.
+    """A capacity reservation or capacity block. Only one whose `state` is active can be launched into.
 
-    `match_criteria` is open or targeted, `type` default or capacity-block; `ends_at` epoch seconds, 0 when it has no
-    end. `available` counts the instances that it still holds, as EC2 said when it was asked.
+    `match_criteria` is open or targeted, `type` default or capacity-block; `starts_at` and `ends_at` epoch seconds, 0
+    when unknown or never. `available` counts the instances that it still holds, as EC2 said when it was asked.
     """
 
     id: str
@@ -55,13 +62,20 @@ class CapacityReservation(msgspec.Struct, frozen=True, omit_defaults=True):
     interruptible: bool = False
     available: int = 0
     ends_at: float = msgspec.field(default=0.0, name="endTime")
+    starts_at: float = msgspec.field(default=0.0, name="startTime")
+    state: str = ACTIVE
 
-    def is_expiring(self, now: float) -> bool:
-        """True if the reservation is a capacity block about to end.
+    def is_expiring(self, now: float, drain_s: float = LEAST_DRAIN_S) -> bool:
+        """True if the reservation is a capacity block about to end: it takes no new nodes, those it has are emptied.
 
         An ordinary reservation may end at any time: its instances stay.
         """
-        return self.type == "capacity-block" and bool(self.ends_at) and now >= self.ends_at - EXPIRING_S
+        drains_at = self.drains_at(drain_s)
+        return bool(drains_at) and now >= drains_at
+
+    def drains_at(self, drain_s: float = LEAST_DRAIN_S) -> float:
+        """Epoch seconds from which nodes of a block are emptied, if that may take `drain_s` seconds; 0 for never."""
+        return self.instances_end_at - drain_s if self.type == "capacity-block" and self.ends_at else 0.0
 
     @property
     def instances_end_at(self) -> float:
@@ -116,6 +130,8 @@ class ResolvedNodeClass(msgspec.Struct, frozen=True, omit_defaults=True):
     placement_group: PlacementGroup | None = None
     security_group_names: tuple[str, ...] = ()
     problems: tuple[NodeClassProblem, ...] = ()
+    upcoming_reservations: tuple[CapacityReservation, ...] = ()
+    """Those that are selected and cannot be launched into: not yet, or never."""
 
     @property
     def group(self) -> str:

@@ -19,7 +19,8 @@ class Offering(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `reservation_capacity` is how many instances the reservation can still take, whatever the other offerings of the
     type say; `reservation_type` is `default` or `capacity-block`. `overlaid`: a NodeOverlay states the price,
-    which EC2 does not know.
+    which EC2 does not know. `reservation_state` is EC2's word for a reservation that is not active yet, and `starts_at`
+    when it will be, epoch seconds; 0 if that is not known.
     """
 
     zone: str
@@ -33,6 +34,8 @@ class Offering(msgspec.Struct, frozen=True, omit_defaults=True):
     reservation_type: str = ""
     reservation_interruptible: bool = False
     overlaid: bool = False
+    reservation_state: str = ""
+    starts_at: float = 0.0
 
     @property
     def reservation_labels(self) -> dict[str, str]:

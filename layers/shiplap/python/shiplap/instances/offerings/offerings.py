@@ -8,7 +8,12 @@ from msgspec.structs import replace
 
 from shiplap.instances.catalog.ami_families import AmiFamily
 from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType, TypePrices
-from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass
+from shiplap.instances.catalog.resolved_nodeclass import (
+    ACTIVE,
+    CapacityReservation,
+    PlacementGroup,
+    ResolvedNodeClass,
+)
 from shiplap.instances.catalog.type_catalog import RESERVED_PRICE_FACTOR, InstanceType, Offering
 from shiplap.instances.offerings import estimated_prices
 from shiplap.instances.offerings.node_prices import NodePrices
@@ -33,7 +38,7 @@ def offerings(
         compatible: whether nodes of the type can run under the EC2NodeClass (see `incompatibility`).
         zones: zones the EC2NodeClass has subnets in, or None for all.
         unavailable: (type, zone, capacity type) that EC2 refused lately; a set, for speed.
-        reservations: those of this type that the EC2NodeClass selects.
+        reservations: those of this type that the EC2NodeClass selects; what is not active cannot be bought.
     """
     name = kind.instance_type
     known = catalog.prices.get(name, _NO_PRICES)
@@ -59,7 +64,7 @@ def offerings(
     for held in sorted(reservations, key=lambda held: held.id):
         if zones is None or held.zone in zones:
             rests = (held.id, held.zone, RESERVED) in unavailable or (name, held.zone, RESERVED) in unavailable
-            usable = compatible and held.available > 0 and not rests
+            usable = compatible and held.available > 0 and held.state == ACTIVE and not rests
             zone_id = catalog.zone_ids.get(held.zone, "")
             result.append(_reserved(held, on_demand * RESERVED_PRICE_FACTOR, zone_id, available=usable))
     return tuple(result)
@@ -103,6 +108,8 @@ def _reserved(held: CapacityReservation, price: float, zone_id: str, *, availabl
         held.available,
         reservation_type=held.type,
         reservation_interruptible=held.interruptible,
+        reservation_state="" if held.state == ACTIVE else held.state,
+        starts_at=0.0 if held.state == ACTIVE else held.starts_at,
     )
 
 

@@ -14,6 +14,7 @@ from hashlib import sha256
 import msgspec
 
 from shiplap.instances.catalog.resolved_nodeclass import (
+    LEAST_DRAIN_S,
     Ami,
     CapacityReservation,
     NodeClassProblem,
@@ -108,6 +109,10 @@ class NodeClassStatus(_Shown, frozen=True):
     instance_types: int = 0
     warnings: tuple[str, ...] = ()
     checked_at: float = 0.0
+    upcoming_reservations: tuple[CapacityReservation, ...] = ()
+    """Reservations that are selected and have not started, or never will."""
+    drain_s: int = LEAST_DRAIN_S
+    """For how many seconds nodes of a capacity block are emptied before EC2 ends them."""
 
     @property
     def ready(self) -> Condition:

@@ -58,6 +58,7 @@ from shiplap.scheduling.supply.open_claims import (
     make_group,
     minimums_of,
 )
+from shiplap.scheduling.supply.reservations import awaited
 from shiplap.scheduling.supply.templates import FILTERED_OUT, NodeClaimTemplate
 from shiplap.scheduling.topology.reachable_domains import (
     bound_keys,
@@ -269,7 +270,7 @@ class Explainer:
 
     def _skipped(self, refusal: Refusal) -> str:
         key = (refusal.attempt.constraint, refusal.template.index, refusal.kind)
-        if refusal.kind in _PER_CLASS:
+        if refusal.kind in _PER_CLASS or refusal.template.table.upcoming:
             key = (-1 - refusal.attempt.pod_class.index, refusal.template.index, refusal.kind)
         words = self._words.get(key)
         if words is None:
@@ -287,7 +288,7 @@ class Explainer:
             case RefusalKind.BLOCKED:
                 words = template.blocked
                 if words == FILTERED_OUT:
-                    words = f"{words}: {filtered_out(template)}"
+                    words = f"{words}: {filtered_out(template)}{awaited(template, attempt)}"
             case RefusalKind.TAINT:
                 taints = untolerated_taints(refusal)
                 words = f"did not tolerate taint {taints}"
@@ -323,7 +324,7 @@ class Explainer:
                 words = f"pod didn't schedule because NodePool couldn't meet minValues requirements ({numbers})"
                 miss = Miss((ONE_RULE, 0, 0.0, pool), f"{template.name}: {numbers}", NearestMiss("", pool))
             case RefusalKind.TYPES:
-                words = self._no_type(refusal)
+                words = self._no_type(refusal) + awaited(template, attempt)
                 miss = self._types_miss(refusal)
         return TemplateVerdict(template, refusal.kind.value, words, miss, attempt)
 

@@ -40,7 +40,7 @@ from shiplap.scheduling.supply.limits import NODES, PoolLimits, price_limits
 from shiplap.scheduling.supply.open_claims import ClaimGroups, OpenClaim, OpenClaims, PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
-from shiplap.scheduling.supply.reservations import units_left
+from shiplap.scheduling.supply.reservations import awaited, units_left
 from shiplap.scheduling.supply.templates import NodeClaimTemplate, templates_of
 
 
@@ -163,7 +163,8 @@ class _StaticClaimOpener:
             if isinstance(entry, RefusalKind):
                 entry = self.openings.make_way(template, self._attempt, entry)
             if isinstance(entry, RefusalKind):
-                reason = reason or template.blocked or f"{template.name}: {entry.value}"
+                refused = template.blocked or f"{template.name}: {entry.value}"
+                reason = reason or f"{refused}{awaited(template, self._attempt)}"
                 if entry is RefusalKind.RESERVED and self._strict:
                     break
                 place += 1

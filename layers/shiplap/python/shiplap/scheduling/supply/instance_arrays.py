@@ -51,7 +51,8 @@ class TypeTable:
     A type has one row, or two while it is unverified: the careful row everybody may count on, and an estimate row that
     one claim may. Arrays over rows: `row_type`, `row_estimate`, `allocatable` [rows, resources]; over types: `capacity`
     [types, resources], which limits are charged with. `capacity_types` and `reservations` name the columns of `prices`
-    and `sold` [types, zones, columns]; `units` is what each reservation has left. `listed` [types, zones, columns] are
+    and `sold` [types, zones, columns]; `units` is what each reservation has left, `upcoming` has those that have not
+    started, by type and column. `listed` [types, zones, columns] are
     the prices that are paid, `prices` those that offerings are compared by, which policies may lower.
     """
 
@@ -120,6 +121,7 @@ class TypeTable:
         self.reservations = tuple(reservation for _, reservation in columns)
         self.marks: list[dict[str, str]] = [{} for _ in columns]
         self.units: dict[str, int] = {}
+        self.upcoming: dict[tuple[int, int], Offering] = {}
         zone_of = {zone: place for place, zone in enumerate(self.zones)}
         kind_of = {column: place for place, column in enumerate(columns)}
         shape = (len(self.types), len(self.zones), len(self.capacity_types))
@@ -135,6 +137,8 @@ class TypeTable:
                 sold[cell] = True
                 if self.reservations[column]:
                     self._count(offering, column)
+                if offering.reservation_state:
+                    self.upcoming[place, column] = offering
                 if offering.available and offering.price < prices[cell]:
                     prices[cell] = offering.price
                 if offering.zone_id:

@@ -8,15 +8,17 @@ may also use others of the same instance types, each of which sets an instance a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
 
 import numpy as np
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.resources import Ints
 from shiplap.scheduling.supply.instance_arrays import TypeTable
-from shiplap.scheduling.supply.open_claims import ClaimGroup, OpenClaims
+from shiplap.scheduling.supply.open_claims import ClaimGroup, OpenClaims, PlacementAttempt
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 SHOWN_AFTER_S = 120.0
@@ -153,6 +155,29 @@ class Reservations:
         )
         requirements = rest.and_((*own, *pins))
         return self._open.groups.get(group.template, requirements, group.allowed, group.minimums)
+
+
+def awaited(template: NodeClaimTemplate, attempt: PlacementAttempt) -> str:
+    """Return in words which reservation would have a place for a class once it has started: the first to start.
+
+    Empty where none would.
+    """
+    table = template.table
+    if not table.upcoming:
+        return ""
+    requirements = template.requirements.and_(attempt.term.values())
+    suits, cells = table.offered(requirements, template.given).suits, table.cells(requirements)[0]
+    able = set(table.row_type[(template.net >= attempt.requests).all(axis=1)].tolist())
+    found = [
+        offering
+        for (place, column), offering in table.upcoming.items()
+        if place in able and suits[place] and cells[table.zones.index(offering.zone), column]
+    ]
+    if not found:
+        return ""
+    first = min(found, key=lambda offering: (offering.starts_at or inf, offering.reservation_id))
+    when = f"starts at {rfc3339(first.starts_at)}" if first.starts_at else "has no start yet"
+    return f"; waits for capacity reservation {first.reservation_id} ({first.reservation_state}), which {when}"
 
 
 def _cheapest(group: ClaimGroup, used: Ints) -> float:
