@@ -14,6 +14,7 @@ from moto.ssm.models import Parameter, ssm_backends
 
 from shiplap_lab.emulated_ec2.behaviour import ActionFault, Behaviour, CapacityRule, StartFailure, Timing
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
+from shiplap_lab.emulated_ec2.emulated_reservations import EmulatedReservation
 from shiplap_lab.emulated_ec2.launching import decoded, settle
 
 
@@ -47,6 +48,7 @@ class Admin:
         self._behaviour = behaviour
         self._actions: dict[tuple[str, str], Callable[[_Request], Any]] = {
             ("POST", "/capacity"): self._capacity,
+            ("POST", "/reservations"): self._reservation,
             ("POST", "/faults"): self._fault,
             ("POST", "/deaths"): self._death,
             ("POST", "/silence"): self._silence,
@@ -81,6 +83,10 @@ class Admin:
         rules = self._behaviour.rules
         rules[:] = [old for old in rules if (old.instance_type, old.zone, old.capacity_type) != same]
         rules.append(rule)
+
+    def _reservation(self, request: _Request) -> None:
+        made = msgspec.json.decode(request.body, type=EmulatedReservation)
+        self._behaviour.reservations[made.id] = made
 
     def _fault(self, request: _Request) -> None:
         self._behaviour.faults.append(msgspec.json.decode(request.body, type=ActionFault))

@@ -17,6 +17,7 @@ import msgspec
 
 from shiplap.errors import AwsError
 from shiplap_lab.emulated_ec2.allocation import CapacityPool
+from shiplap_lab.emulated_ec2.emulated_reservations import EmulatedReservation
 from shiplap_lab.emulated_ec2.regional_prices import Prices
 
 
@@ -100,6 +101,7 @@ class Behaviour:
             self.rules: list[CapacityRule] = []
             self.faults: list[ActionFault] = []
             self.start_failures: list[StartFailure] = []
+            self.reservations: dict[str, EmulatedReservation] = {}
             self.silent_fleets = 0
             self.launchable = InstanceBucket(1000, 2)
             self.endable = InstanceBucket(1000, 20)

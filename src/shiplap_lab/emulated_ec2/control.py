@@ -3,6 +3,7 @@
 | request | effect |
 |---|---|
 | `POST /capacity` {instanceType, zone, capacityType, available} | a rule; names may hold `*`, null means plenty |
+| `POST /reservations` {id, instanceType, zone, total, state, startsAt, endsAt, …} | a capacity reservation or block |
 | `POST /faults` {action, code, times, after} | the next calls of an action fail, before or after their effect |
 | `POST /deaths` {code, message, times} | the next instances end while they start, for a reason of EC2 |
 | `POST /silence` {fleets} | the next fleets are answered with neither instances nor errors |
@@ -25,6 +26,7 @@ import msgspec
 import urllib3
 
 from shiplap.errors import AwsError
+from shiplap_lab.emulated_ec2.emulated_reservations import EmulatedReservation
 
 PREFIX = "/_shiplap"
 
@@ -79,6 +81,10 @@ class Ec2Control:
             "/capacity",
             {"instanceType": instance_type, "zone": zone, "capacityType": capacity_type, "available": available},
         )
+
+    def reservation(self, reservation: EmulatedReservation) -> None:
+        """Make a capacity reservation or block, or replace the one with this id."""
+        self._post("/reservations", reservation)
 
     def fault(self, action: str, code: str, *, times: int = 1, after: bool = False) -> None:
         """Fail the next calls of an EC2 action; `after` lets the effect happen and loses the answer."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -15,6 +16,7 @@ from moto.ec2.utils import convert_tag_spec
 
 from shiplap_lab.emulated_ec2.allocation import CapacityPool, FleetCandidate
 from shiplap_lab.emulated_ec2.behaviour import Behaviour
+from shiplap_lab.emulated_ec2.emulated_reservations import BLOCK, EmulatedReservation, refusal_of, target_of
 from shiplap_lab.emulated_ec2.instance_parts import complete
 
 USER_DATA_BYTES = 16384
@@ -108,6 +110,7 @@ def launch(
     refused = _refusal(backend, candidate)
     if refused is not None:
         return [], refused
+    reserved = target_of(candidate.data)
     launched: list[str] = []
     while len(launched) < count:
         subnet = backend.get_subnet(candidate.subnet_id)
@@ -116,7 +119,13 @@ def launch(
                 "InsufficientFreeAddressesInSubnet",
                 f"There are not enough free addresses in subnet {candidate.subnet_id} for the instances requested.",
             )
-        if not behaviour.take(candidate.pool):
+        if reserved:
+            used = reserved_instances(backend.all_instances())[reserved]
+            pool, held = candidate.pool, behaviour.reservations.get(reserved)
+            refused = refusal_of(held, pool.instance_type, pool.zone, used, behaviour.now())
+            if refused is not None:
+                return launched, refused
+        elif not behaviour.take(candidate.pool):
             return launched, no_capacity(candidate.pool)
         if not behaviour.launchable.take(1, behaviour.now()):
             return launched, TOO_MANY
@@ -155,6 +164,7 @@ def _start(behaviour: Behaviour, backend: Any, candidate: FleetCandidate, tags: 
         }
     )
     begin(behaviour, instance)
+    _reserve(instance, behaviour.reservations.get(target_of(data)))
     give_profile(instance, (data.get("IamInstanceProfile") or {}).get("Name", ""))
     return str(instance.id)
 
@@ -194,10 +204,33 @@ def end(behaviour: Behaviour, instance: Any) -> None:
     instance.shiplap_settles = (behaviour.now() + behaviour.timing.terminating_s, InstanceState("terminated", 48))
 
 
+def _reserve(instance: Any, held: EmulatedReservation | None) -> None:
+    if held is not None:
+        instance.capacity_reservation_id = held.id
+        instance.lifecycle = held.purchased_as if held.purchased_as == BLOCK else None
+
+
+def reserved_instances(instances: Iterable[Any]) -> Counter[str]:
+    """Count the instances that run in each reservation."""
+    running = (item for item in instances if item.state not in ("shutting-down", "terminated"))
+    return Counter(getattr(item, "capacity_reservation_id", None) or "" for item in running)
+
+
+def _leave(behaviour: Behaviour, instance: Any, now: float) -> None:
+    """End an instance of a block that ends; one of another reservation that has ended goes on without it."""
+    held = behaviour.reservations.get(getattr(instance, "capacity_reservation_id", None) or "")
+    if held is not None and instance.state in ("pending", "running"):
+        if held.ends_instances(now):
+            end(behaviour, instance)
+        elif held.state_at(now) != "active":
+            instance.capacity_reservation_id = None
+
+
 def settle(behaviour: Behaviour, instances: Sequence[Any]) -> None:
     """Let every state change happen whose time has come."""
     now = behaviour.now()
     for instance in instances:
+        _leave(behaviour, instance, now)
         due = getattr(instance, "shiplap_settles", None)
         if due is not None and due[0] <= now:
             instance._state = due[1]

@@ -26,9 +26,19 @@ from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, get_prefix
 from shiplap.errors import AwsError
 from shiplap_lab.emulated_ec2.allocation import CapacityPool
 from shiplap_lab.emulated_ec2.behaviour import Behaviour
+from shiplap_lab.emulated_ec2.emulated_reservations import described as shown
 from shiplap_lab.emulated_ec2.fleets import create_instant, described
 from shiplap_lab.emulated_ec2.image_actions import copy_image, enable_image_deprecation, register_image
-from shiplap_lab.emulated_ec2.launching import TOO_MANY, begin, end, give_profile, no_capacity, refusal_of_pool, settle
+from shiplap_lab.emulated_ec2.launching import (
+    TOO_MANY,
+    begin,
+    end,
+    give_profile,
+    no_capacity,
+    refusal_of_pool,
+    reserved_instances,
+    settle,
+)
 from shiplap_lab.emulated_ec2.placement_groups import (
     create_placement_group,
     delete_placement_group,
@@ -81,6 +91,7 @@ def installed(behaviour: Behaviour) -> Iterator[None]:
     ]
     changes += [(EC2Response, name, made) for name, made in _replacements(behaviour, original).items()]
     changes += [(EC2Response, made.__name__, made) for made in _WHOLE]
+    changes.append((EC2Response, "describe_capacity_reservations", _describe_capacity_reservations(behaviour)))
     before = [(owner, name, vars(owner).get(name)) for owner, name, _ in changes]
     for owner, name, made in changes:
         setattr(owner, name, made)
@@ -376,3 +387,16 @@ def _describe_spot_price_history(behaviour: Behaviour) -> _Answer:
         return _paged(self, "SpotPriceHistory", history, 1000)
 
     return describe_spot_price_history
+
+
+def _describe_capacity_reservations(behaviour: Behaviour) -> _Answer:
+    def describe_capacity_reservations(self: Any) -> ActionResult:
+        states = self._filters_from_querystring().get("state") or ()
+        with behaviour.lock:
+            instances = self.ec2_backend.all_instances()
+            settle(behaviour, instances)
+            used = reserved_instances(instances)
+            held, now = behaviour.reservations.values(), behaviour.now()
+            return _paged(self, "CapacityReservations", shown(held, used, states, now, self.current_account), 100)
+
+    return describe_capacity_reservations
