@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.gangs_stage import add_gang, only, stage_of_gangs
+from tests.integration.flows.reservation_starts import block as upcoming_block
+from tests.integration.flows.reservation_starts import reserved_only
 from tests.integration.flows.stage import Stage
 
 
@@ -151,3 +153,18 @@ def test_a_death_leaves_all_or_nothing(point: int) -> None:
     stage.play_on()
     assert alive(stage) == 3
     assert stage.pending() == 0
+
+
+def test_a_gang_waits_for_a_reservation_that_starts_with_room_for_all_of_it() -> None:
+    stage = stage_of_gangs(pools=(reserved_only(),))
+    add_gang(stage, 2)
+    held = upcoming_block(stage.clock.now() + 60)
+    stage.compute.reservations = (held,)
+    stage.sweep()
+    for available in (0, 1):
+        stage.compute.reservations = (replace(held, state="active", available=available),)
+        stage.sweep()
+        assert not stage.compute.requests, "a part of a gang is of no use"
+    stage.compute.reservations = (replace(held, state="active", available=2),)
+    stage.sweep()
+    assert [instance.reservation for instance in stage.compute.alive()] == ["cr-1", "cr-1"]
