@@ -54,7 +54,7 @@ def with_policy(stage: Stage, policy: str, grace: str | None = None) -> None:
     stage.settings = structs.replace(stage.settings, manifests=manifests)
 
 
-@pytest.mark.parametrize("kind", list(NoticeKind))
+@pytest.mark.parametrize("kind", sorted({*NoticeKind} - {NoticeKind.RESERVATION_STARTED}))
 def test_a_node_that_is_taken_away_drains_and_its_pods_are_planned_at_once(kind: NoticeKind) -> None:
     stage = serving()
     claim, instance = first(stage)
