@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from shiplap.kubernetes import labels
@@ -13,10 +14,24 @@ from shiplap.policies.gangs.gang import Gang, GangMembers, KnownGangs, PodGroupF
 from shiplap.policies.gangs.gang_membership import Asked, Membership, membership
 from shiplap.scheduling.model.snapshot import ClusterView
 
-_Found = tuple[Membership, Pod]
-
 _SEVERAL = 2
 """The least number of pods that a gang needs together: one pod alone is none."""
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """The pods of one gang in a view, and what they say of it. `created_at` is that of the first of them."""
+
+    asked: Asked
+    waiting: tuple[Pod, ...]
+    placed: int
+    gated: int
+    nodes: frozenset[str]
+    minima: frozenset[int]
+    problems: tuple[str, ...]
+    topology: str
+    priority: int
+    created_at: str
+    deadline_s: float
 
 
 def waiting_gangs(view: ClusterView, known: KnownGangs, now: float) -> tuple[GangMembers, ...]:
@@ -24,21 +39,34 @@ def waiting_gangs(view: ClusterView, known: KnownGangs, now: float) -> tuple[Gan
 
     A gang is left out while scheduling gates hold all of it back, and once the members that it needs have a node.
     """
-    found: dict[Asked, list[_Found]] = {}
+    found = view.once(_found)
+    if not found:
+        return ()
+    facts = {(item.api, item.namespace, item.name): item for item in known.pod_groups}
+    gangs = ((item, _gang(item, facts.get(item.asked))) for item in found)
+    waiting = [
+        _judged(GangMembers(gang, item.waiting, item.placed, item.gated, item.nodes), known.wait_s, now)
+        for item, gang in gangs
+        if gang.minimum >= _SEVERAL
+    ]
+    return tuple(sorted((item for item in waiting if item.needed or item.gang.problem), key=_turn))
+
+
+def _found(view: ClusterView) -> tuple[_Found, ...]:
+    """The gangs with pods that need a node. What a view has is looked for once: plans and launches ask the same."""
+    found: dict[Asked, list[tuple[Membership, Pod]]] = {}
     for pod in view.unbound:
         if (item := membership(pod)) is not None:
             found.setdefault((item.api, pod.metadata.namespace or "default", item.name), []).append((item, pod))
     if not found:
         return ()
     _add_bound(found, view)
-    facts = {(item.api, item.namespace, item.name): item for item in known.pod_groups}
     nodes = {node.metadata.name for node in view.nodes}
-    gangs = (_members(asked, items, facts.get(asked), nodes) for asked, items in found.items())
-    waiting = [_judged(item, known.wait_s, now) for item in gangs if item.waiting and item.gang.minimum >= _SEVERAL]
-    return tuple(sorted((item for item in waiting if item.needed or item.gang.problem), key=_turn))
+    gangs = (_of_pods(asked, items, nodes) for asked, items in found.items())
+    return tuple(item for item in gangs if item.waiting)
 
 
-def _add_bound(found: dict[Asked, list[_Found]], view: ClusterView) -> None:
+def _add_bound(found: dict[Asked, list[tuple[Membership, Pod]]], view: ClusterView) -> None:
     namespaces = {namespace for _, namespace, _ in found}
     for pods in view.by_node.values():
         for pod in pods:
@@ -49,7 +77,7 @@ def _add_bound(found: dict[Asked, list[_Found]], view: ClusterView) -> None:
                     known.append((item, pod))
 
 
-def _members(asked: Asked, items: Sequence[_Found], facts: PodGroupFacts | None, nodes: set[str]) -> GangMembers:
+def _of_pods(asked: Asked, items: Sequence[tuple[Membership, Pod]], nodes: set[str]) -> _Found:
     waiting, placed, gated, on = [], 0, 0, set()
     for _, pod in items:
         node = pod.spec.node_name or pod.status.nominated_node_name
@@ -64,16 +92,26 @@ def _members(asked: Asked, items: Sequence[_Found], facts: PodGroupFacts | None,
             gated += 1
         elif not pod.spec.node_name:
             waiting.append(pod)
-    waiting.sort(key=lambda pod: pod.key)
-    return GangMembers(_gang(asked, items, facts), tuple(waiting), placed, gated, frozenset(on))
-
-
-def _gang(asked: Asked, items: Sequence[_Found], facts: PodGroupFacts | None) -> Gang:
-    """Return the gang as its pods and its PodGroup say it; what contradicts itself is a problem."""
-    api, namespace, name = asked
     said = [item for item, _ in items]
-    minima = {item.minimum for item in said if item.minimum}
-    problems = [item.problem for item in said if item.problem]
+    return _Found(
+        asked,
+        tuple(sorted(waiting, key=lambda pod: pod.key)),
+        placed,
+        gated,
+        frozenset(on),
+        frozenset(item.minimum for item in said if item.minimum),
+        tuple(item.problem for item in said if item.problem),
+        next((item.topology for item in said if item.topology), ""),
+        max(pod.spec.priority for _, pod in items),
+        min((pod.metadata.creation_timestamp or "" for _, pod in items), default=""),
+        min((item.deadline_s for item in said if item.deadline_s), default=0.0),
+    )
+
+
+def _gang(found: _Found, facts: PodGroupFacts | None) -> Gang:
+    """Return the gang as its pods and its PodGroup say it; what contradicts itself is a problem."""
+    api, namespace, name = found.asked
+    minima, problems = found.minima, [*found.problems]
     if len(minima) > 1:
         problems.append(
             f"its pods say different numbers that are needed together: {', '.join(map(str, sorted(minima)))}"
@@ -81,18 +119,15 @@ def _gang(asked: Asked, items: Sequence[_Found], facts: PodGroupFacts | None) ->
     if facts is not None:
         minima |= {facts.minimum}
         problems += filter(None, [facts.problem])
-    created = (facts.created_at if facts is not None else "") or min(
-        (pod.metadata.creation_timestamp or "" for _, pod in items), default=""
-    )
     group = facts or PodGroupFacts(api, namespace, name)
     return Gang(
         namespace=namespace,
         name=name,
         minimum=max(minima, default=1) if not problems else max(_SEVERAL, *minima, 0),
-        topology=next((item.topology for item in said if item.topology), group.topology),
-        priority=max(pod.spec.priority for _, pod in items) if group.priority is None else group.priority,
-        created_at=created,
-        deadline_s=min((item.deadline_s for item in said if item.deadline_s), default=0.0),
+        topology=found.topology or group.topology,
+        priority=found.priority if group.priority is None else group.priority,
+        created_at=group.created_at or found.created_at,
+        deadline_s=found.deadline_s,
         problem=problems[0] if problems else "",
     )
 

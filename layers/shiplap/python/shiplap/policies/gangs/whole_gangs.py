@@ -7,7 +7,7 @@ get the room of gangs that are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.policies.gangs.gang import GangMembers
-from shiplap.scheduling.model.pod_classes import signature
+from shiplap.policies.gangs.gang_room import GangRoom, PodKinds
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim, Unschedulable, is_asleep, shortened
 from shiplap.scheduling.model.snapshot import Snapshot
 
@@ -37,7 +37,7 @@ def with_whole_gangs(snapshot: Snapshot, gangs: Sequence[GangMembers], decide: D
     search = _GangSearch(snapshot, gangs, decide)
     able = [members for members in gangs if not members.gang.problem]
     everything = [_Choice(members) for members in able]
-    if not any(members.gang.topology for members in able):
+    if not any(members.gang.topology for members in able) and not search.lack(able):
         first = search.plan(everything)
         if _are_whole(first, everything):
             return search.told(first)
@@ -65,17 +65,27 @@ class _GangSearch:
         self._snapshot, self._gangs, self._decide = snapshot, gangs, decide
         self._plans_left = _MOST_PLANS
         self._refused = {id(item): _Refusal(item.gang.problem) for item in gangs if item.gang.problem}
-        self._short: dict[bytes, _Refusal] = {}
+        self._short: dict[object, _Refusal] = {}
         """The refusals of gangs that found no room, by what they ask for: equal ones find none after them."""
+        self._has_refused = False
+        """True once a plan has found a gang short: the words of a plan say more, so the first one is planned."""
+        self._kinds = PodKinds()
+        able = [item for item in gangs if not item.gang.problem]
+        self._room = _room(snapshot, able, self._kinds) if len(able) > 1 else None
+        of_gangs = {pod.key for members in gangs for pod in members.waiting}
+        self._others = tuple([pod for pod in snapshot.view.pods if pod.spec.node_name or pod.key not in of_gangs])
+        """The pods that every plan has."""
+
+    def lack(self, gangs: Iterable[GangMembers]) -> str:
+        """What gangs have certainly too little of together, which needs no plan; nothing where a plan has to tell."""
+        return self._room.lack(gangs) if self._room is not None else ""
 
     def plan(self, choices: Sequence[_Choice], *, is_trial: bool = False) -> Plan:
         """Plan the chosen gangs beside all pods that are in no gang."""
-        zones = {pod.key: choice.zone for choice in choices for pod in choice.members.waiting}
-        out = {pod.key for members in self._gangs for pod in members.waiting if pod.key not in zones}
         going = self._snapshot
-        if out or any(zones.values()):
-            pods = (_in_zone(pod, zones.get(pod.key, "")) for pod in going.view.pods if pod.key not in out)
-            going = replace(going, view=replace(going.view, pods=tuple(pods)))
+        if len(choices) < len(self._gangs) or any(choice.zone for choice in choices):
+            members = (_in_zone(pod, choice.zone) for choice in choices for pod in choice.members.waiting)
+            going = replace(going, view=replace(going.view, pods=(*self._others, *members)))
         if is_trial:
             self._plans_left -= 1
             going = replace(going, settings=replace(going.settings, improve_s=0.0))
@@ -93,7 +103,7 @@ class _GangSearch:
         gangs = [members for members in gangs if not self._is_known_short(members)]
         if len(gangs) <= 1:
             return self._alone(gangs[0], before) if gangs else []
-        if not is_short and self._plans_left > 0 and not any(members.gang.topology for members in gangs):
+        if not is_short and self._plans_left > 0 and not self._are_certainly_short(gangs, before):
             choices = [*before, *map(_Choice, gangs)]
             if _are_whole(self.plan(choices, is_trial=True), choices):
                 return choices[len(before) :]
@@ -101,9 +111,15 @@ class _GangSearch:
         first = self.admitted(gangs[:half], before)
         return [*first, *self.admitted(gangs[half:], [*before, *first])]
 
+    def _are_certainly_short(self, gangs: Sequence[GangMembers], before: Sequence[_Choice]) -> bool:
+        """True if a plan cannot tell that all these gangs fit: there is too little room, or it has to try zones."""
+        if any(members.gang.topology for members in gangs):
+            return True
+        return bool(self.lack((*(choice.members for choice in before), *gangs)))
+
     def _is_known_short(self, members: GangMembers) -> bool:
         """True, and the gang is refused, if an equal one found no room."""
-        wants = _wants(members) if self._short else None
+        wants = self._wants(members) if self._short else None
         known = self._short.get(wants) if wants is not None else None
         if known is not None:
             self._refused[id(members)] = known
@@ -111,6 +127,10 @@ class _GangSearch:
 
     def _alone(self, members: GangMembers, before: Sequence[_Choice]) -> list[_Choice]:
         """The gang, in the zone where the plan is cheapest if its members share one; nothing where it is short."""
+        lack = self.lack((*(choice.members for choice in before), members)) if self._has_refused else ""
+        if lack:
+            self._refused[id(members)] = _Refusal(lack)
+            return []
         found: list[tuple[float, str]] = []
         refusals: list[tuple[int, str, _Refusal]] = []
         zones = self._zones(members)
@@ -132,7 +152,8 @@ class _GangSearch:
             return [_Choice(members, min(found)[1])]
         refusal = min(refusals, key=lambda item: item[:2])[2]
         self._refused[id(members)] = refusal
-        wants = _wants(members)
+        self._has_refused = True
+        wants = self._wants(members)
         if wants is not None and self._plans_left > 0:
             self._short[wants] = refusal
         return []
@@ -161,6 +182,22 @@ class _GangSearch:
         zones = of_nodes or selected or sold | there
         return [zone for zone in sorted(filter(None, zones)) or [""] if selected <= {zone}]
 
+    def _wants(self, members: GangMembers) -> tuple[str, str, int, tuple[int, ...]] | None:
+        """What a gang asks for, without its name: equal gangs fit into the same room. None if others decide its place.
+
+        Labels of pods matter to affinity and spread, and their volumes to zones: gangs with these are each tried.
+        """
+        if members.placed:
+            return None
+        for pod in members.waiting:
+            affinity = pod.spec.affinity
+            if pod.spec.topology_spread_constraints or pod.spec.volumes:
+                return None
+            if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
+                return None
+        gang = members.gang
+        return gang.namespace, gang.topology, members.needed, tuple(self._kinds.of(members))
+
     def told(self, plan: Plan) -> Plan:
         """The plan with the reasons for which gangs are left out."""
         waiting = [
@@ -172,6 +209,13 @@ class _GangSearch:
         if not waiting:
             return plan
         return replace(plan, unschedulable=tuple(sorted((*plan.unschedulable, *waiting), key=lambda entry: entry.pod)))
+
+
+def _room(snapshot: Snapshot, gangs: Sequence[GangMembers], kinds: PodKinds) -> GangRoom | None:
+    try:
+        return GangRoom(snapshot, gangs, kinds)
+    except ValueError:
+        return None  # plans raise the same, in words for whoever wrote the object
 
 
 def _in_zone(pod: Pod, zone: str) -> Pod:
@@ -219,21 +263,3 @@ def _entries(members: GangMembers, refusal: _Refusal) -> list[Unschedulable]:
         Unschedulable(PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid), message, nearest)
         for pod in members.waiting
     ]
-
-
-def _wants(members: GangMembers) -> bytes | None:
-    """What a gang asks for, without its name: equal gangs fit into the same room. None if its place depends on others.
-
-    Labels of pods matter to affinity and spread, and their volumes to zones: gangs with these are each tried.
-    """
-    if members.placed:
-        return None
-    pods = []
-    for pod in members.waiting:
-        affinity = pod.spec.affinity
-        if pod.spec.topology_spread_constraints or pod.spec.volumes:
-            return None
-        if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
-            return None
-        pods.append(signature(pod.spec))
-    return msgspec.msgpack.encode((members.gang.namespace, members.gang.topology, members.needed, sorted(pods)))

@@ -1,0 +1,220 @@
+"""An upper bound of the room for gangs: those that exceed it need no plan to be refused.
+
+It never promises too little: topology, host ports, volumes and what else is on a node are left aside. A gang within the
+bound may still be short, which a plan finds out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from shiplap.kubernetes.objects import Affinity, ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
+from shiplap.kubernetes.quantity import format_amount
+from shiplap.policies.gangs.gang import GangMembers
+from shiplap.scheduling.model.pod_classes import PodClass, signature
+from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot, compile_snapshot
+from shiplap.scheduling.supply.open_claims import ClaimGroup, ClaimGroups, RefusalKind
+from shiplap.scheduling.supply.openings import PossibleNodes
+from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
+
+_PENDING = PodStatus(conditions=(PodCondition("PodScheduled", "False", "Unschedulable"),))
+
+
+class PodKinds:
+    """The waiting pods of gangs by what they ask for: equal ones are looked at once."""
+
+    def __init__(self) -> None:
+        self.specs: list[PodSpec] = []
+        self._numbers: dict[bytes, int] = {}
+        self._of_gangs: dict[int, list[int]] = {}
+
+    def of(self, members: GangMembers) -> list[int]:
+        """The number of the kind of each waiting pod of a gang, sorted."""
+        known = self._of_gangs.get(id(members))
+        if known is None:
+            known = self._of_gangs[id(members)] = sorted(self._kind(pod.spec) for pod in members.waiting)
+        return known
+
+    def _kind(self, spec: PodSpec) -> int:
+        number = self._numbers.setdefault(signature(spec), len(self.specs))
+        if number == len(self.specs):
+            self.specs.append(spec)
+        return number
+
+
+class _Place(msgspec.Struct, frozen=True, eq=False):
+    """The existing nodes [nodes] and the groups of new ones that suit a pod whatever its size, and the room there."""
+
+    nodes: Bools
+    groups: Sequence[ClaimGroup]
+    room: Ints
+
+
+class _Kind(msgspec.Struct, frozen=True, eq=False):
+    """What one kind of pods requests [resources], and where it may go; without `fits` no node holds one."""
+
+    requests: Ints
+    place: int
+    fits: bool
+
+
+class _Need(msgspec.Struct, frozen=True, eq=False):
+    """The least that a gang takes [resources]: in all, and of each place that some of its pods are bound to.
+
+    `homeless` counts members that no node holds, beyond those that the gang can do without.
+    """
+
+    total: Ints
+    by_place: Mapping[int, Ints]
+    homeless: int
+
+
+class GangRoom:
+    """The most that existing nodes and NodePools have for the gangs of one decision."""
+
+    def __init__(self, snapshot: Snapshot, gangs: Sequence[GangMembers], kinds: PodKinds) -> None:
+        """Raises ValueError for a malformed quantity of the snapshot."""
+        numbers = [kinds.of(members) for members in gangs]
+        compiled = compile_snapshot(_with_one_of_each(snapshot, kinds.specs))
+        self._axis = compiled.axis
+        self._places = _Places(compiled, best_effort=snapshot.settings.min_values_policy == "BestEffort")
+        self._kinds = {
+            int(pod.metadata.name): self._places.kind(pod_class)
+            for pod_class in compiled.classes
+            if not pod_class.problem
+            for pod in pod_class.members
+        }
+        self._everywhere = self._places.everywhere()
+        self._needs: dict[int, _Need] = {}
+        alike: dict[tuple[int, ...], _Need] = {}
+        for members, mine in zip(gangs, numbers, strict=True):
+            if not self._kinds.keys() >= {*mine}:
+                continue  # the plan says what is wrong with such a pod
+            asked = (members.needed, *mine)
+            if asked not in alike:
+                alike[asked] = self._need(members.needed, Counter(mine))
+            self._needs[id(members)] = alike[asked]
+
+    def lack(self, gangs: Iterable[GangMembers]) -> str:
+        """Return what all these gangs together have certainly too little of; nothing where that is not certain."""
+        total = np.zeros(len(self._axis), np.int64)
+        bound: dict[int, Ints] = {}
+        for members in gangs:
+            need = self._needs.get(id(members))
+            if need is None:
+                continue
+            if need.homeless:
+                return f"no node holds {need.homeless} of its members"
+            total += need.total
+            for place, amounts in need.by_place.items():
+                bound[place] = bound[place] + amounts if place in bound else amounts
+        pairs = [(amounts, self._places.all[place].room) for place, amounts in bound.items()]
+        return next(filter(None, (self._lack(*pair) for pair in ((total, self._everywhere), *pairs))), "")
+
+    def _lack(self, needed: Ints, room: Ints) -> str:
+        short = np.flatnonzero((needed > room) & (room < PLENTY)).tolist()
+        if not short:
+            return ""
+        worst = max(short, key=lambda column: int(needed[column]) / max(int(room[column]), 1))
+        name = self._axis.names[worst]
+        asked, left = (format_amount(name, int(amounts[worst])) for amounts in (needed, room))
+        return f"{name} for {asked} is needed, nodes and NodePools have room for {left} at most"
+
+    def _need(self, needed: int, counts: Mapping[int, int]) -> _Need:
+        spare = sum(counts.values()) - needed
+        by_place: dict[int, dict[int, int]] = {}
+        for number, count in counts.items():
+            by_place.setdefault(self._kinds[number].place, {})[number] = count
+        homeless = sum(count for number, count in counts.items() if not self._kinds[number].fits)
+        return _Need(
+            self._least(counts, spare),
+            {place: self._least(some, spare) for place, some in by_place.items()},
+            max(homeless - spare, 0),
+        )
+
+    def _least(self, counts: Mapping[int, int], spare: int) -> Ints:
+        """The least [resources] that these pods take if so many may be left out, resource by resource."""
+        each = np.repeat([self._kinds[number].requests for number in counts], [*counts.values()], axis=0)
+        least: Ints = np.sort(each, axis=0)[: max(len(each) - spare, 0)].sum(axis=0)
+        return least
+
+
+class _Places:
+    """Finds out where kinds of pods may go, and how much room there is. `all` are the places, each once."""
+
+    def __init__(self, compiled: CompiledSnapshot, *, best_effort: bool) -> None:
+        self.all: list[_Place] = []
+        self._compiled = compiled
+        self._possible = PossibleNodes(compiled.templates, ClaimGroups(), best_effort=best_effort)
+        self._attempts = PlacementAttempts(compiled.templates, compiled.nodes, compiled.axis, compiled.daemon_terms)
+        self._of_shapes: dict[int, int] = {}
+
+    def kind(self, pod_class: PodClass) -> _Kind:
+        """Return what one kind of pods requests, and where it may go."""
+        number = self._of_shapes.get(id(pod_class.shape))
+        if number is None:
+            number = self._of_shapes[id(pod_class.shape)] = len(self.all)
+            self.all.append(self._place(pod_class))
+        place = self.all[number]
+        requests = self._compiled.axis.vector(pod_class.requests)
+        fits = (self._compiled.nodes.free[place.nodes] >= requests).all(axis=1).any()
+        return _Kind(requests, number, bool(fits or any(group.holding(requests).any() for group in place.groups)))
+
+    def everywhere(self) -> Ints:
+        """The room [resources] of all places together."""
+        nodes = np.zeros(len(self._compiled.nodes.all), np.bool_)
+        for place in self.all:
+            nodes |= place.nodes
+        return self._room(nodes, [group for place in self.all for group in place.groups])
+
+    def _place(self, pod_class: PodClass) -> _Place:
+        found = (
+            self._possible.group(template, attempt)
+            for attempt in self._attempts.of(pod_class)
+            for template in self._compiled.templates
+        )
+        groups = [group for group in found if not isinstance(group, RefusalKind)]
+        nodes = self._compiled.nodes.fits(pod_class, soft=True)
+        return _Place(nodes, groups, self._room(nodes, groups))
+
+    def _room(self, nodes: Bools, groups: Iterable[ClaimGroup]) -> Ints:
+        """What these nodes [nodes] have left, and what the NodePools of these groups may launch [resources]."""
+        free = np.maximum(self._compiled.nodes.free[nodes], 0)
+        room = [PLENTY if max(column, default=0) >= PLENTY else sum(column) for column in free.T.tolist()]
+        largest: dict[str, Ints] = {}
+        for group in groups:
+            pool, most = group.template.pool.metadata.name, group.net.max(axis=0)
+            largest[pool] = np.maximum(largest[pool], most) if pool in largest else most
+        for pool, most in sorted(largest.items()):
+            limits = self._compiled.limits[pool]
+            for column, (left, each) in enumerate(zip(limits.left.tolist(), most.tolist(), strict=True)):
+                room[column] += max(min(left, limits.nodes_left * each), 0)
+        return np.array([min(amount, PLENTY) for amount in room], np.int64)
+
+
+def _with_one_of_each(snapshot: Snapshot, specs: Sequence[PodSpec]) -> Snapshot:
+    """The snapshot with no pod that waits but one of each kind, whose name is its number, without what only bounds."""
+    view = snapshot.view
+    waiting = (Pod(ObjectMeta(str(number), "default"), _unbound(spec), _PENDING) for number, spec in enumerate(specs))
+    bound = (pod for pods in view.by_node.values() for pod in pods)
+    return replace(
+        snapshot,
+        view=replace(view, pods=(*bound, *waiting), events=()),
+        manifests=replace(snapshot.manifests, capacity_buffers=()),
+        missed_pods=frozenset(),
+        settings=replace(snapshot.settings, default_spread=(), claim_rules=()),
+    )
+
+
+def _unbound(spec: PodSpec) -> PodSpec:
+    """A specification without volumes, and without what it asks of other pods."""
+    affinity = spec.affinity
+    nodes_only = Affinity(node_affinity=affinity.node_affinity) if affinity is not None else None
+    return replace(spec, volumes=(), topology_spread_constraints=(), affinity=nodes_only)
