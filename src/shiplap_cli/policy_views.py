@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -15,6 +15,10 @@ from shiplap.manifests.files.documents import Document
 from shiplap.policies.registry import parts
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
+
+if TYPE_CHECKING:
+    from shiplap.manifests.custom_resources import NodePool
+    from shiplap_cli.inputs.manifest_warnings import Supply
 
 
 class Unread(NamedTuple):
@@ -60,6 +64,12 @@ class PolicyView:
 
     def checked(self, documents: Sequence[Document]) -> Iterator[tuple[Document, InvalidInput | None]]:
         """Yield the objects among documents that only the feature reads, each with what is wrong with it."""
+        yield from ()
+
+    def warnings(
+        self, documents: Sequence[Document], pools: Sequence[NodePool], supply: Supply
+    ) -> Iterator[InvalidInput]:
+        """Yield what is legal and surely not meant in objects of other kinds, beside these NodePools."""
         yield from ()
 
     def of_launch(self, claim: PlannedClaim) -> str:
@@ -114,6 +124,14 @@ def checked_by_features(documents: Sequence[Document]) -> Iterator[tuple[Documen
     """Yield the objects that only features read, each with what is wrong with it."""
     for _, view in views():
         yield from view.checked(documents)
+
+
+def warned_by_features(
+    documents: Sequence[Document], pools: Sequence[NodePool], supply: Supply
+) -> Iterator[InvalidInput]:
+    """Yield the warnings of features about objects of other kinds than manifests, as `manifest_warnings`."""
+    for _, view in views():
+        yield from view.warnings(documents, pools, supply)
 
 
 def as_asked_by(snapshot: Snapshot, objects: FeatureObjects | None) -> Snapshot:

@@ -38,12 +38,12 @@ _FREE_TEXTS = frozenset({"userData", "kubelet"})
 def manifest_warnings(found: Sequence[FoundManifest], catalog: Catalog) -> list[InvalidInput]:
     """Warnings about valid manifests, in the order of files and lines; each is made as a problem, and is none."""
     classes = {each.manifest.metadata.name: each.manifest for each in found if isinstance(each.manifest, EC2NodeClass)}
-    supplies: dict[str, _Supply] = {}
+    supplies: dict[str, Supply] = {}
     made = []
     for document, manifest in found:
         if isinstance(manifest, NodePool):
             name = manifest.spec.template.spec.node_class_ref.name
-            supply = supplies.get(name) or supplies.setdefault(name, _Supply(catalog, classes.get(name)))
+            supply = supplies.get(name) or supplies.setdefault(name, Supply(catalog, classes.get(name)))
             warnings = _of_node_pool(manifest, supply)
         elif isinstance(manifest, EC2NodeClass):
             warnings = _of_node_class(manifest, document.data, {kind.instance_type for kind in catalog.types})
@@ -58,7 +58,7 @@ def manifest_warnings(found: Sequence[FoundManifest], catalog: Catalog) -> list[
     return made
 
 
-class _Supply:
+class Supply:
     """The labels of the catalogue's instance types, as nodes of an EC2NodeClass have them."""
 
     def __init__(self, catalog: Catalog, node_class: EC2NodeClass | None) -> None:
@@ -88,7 +88,7 @@ _ANY_CLASS = msgspec.convert(
 )
 
 
-def _of_node_pool(pool: NodePool, supply: _Supply) -> Iterator[Problem]:
+def _of_node_pool(pool: NodePool, supply: Supply) -> Iterator[Problem]:
     at: Path = ("spec", "template", "spec", "requirements")
     unknown = list(_unknown_values(pool, supply, at))
     yield from unknown
@@ -99,7 +99,7 @@ def _of_node_pool(pool: NodePool, supply: _Supply) -> Iterator[Problem]:
         yield at, f"none of the {len(supply.types)} instance types of the embedded catalogue meets them all"
 
 
-def _unknown_values(pool: NodePool, supply: _Supply, at: Path) -> Iterator[Problem]:
+def _unknown_values(pool: NodePool, supply: Supply, at: Path) -> Iterator[Problem]:
     for number, spec in enumerate(pool.spec.template.spec.requirements):
         key = labels.NORMALIZED.get(spec.key, spec.key)
         known = _known_values(key, supply)
@@ -112,7 +112,7 @@ def _unknown_values(pool: NodePool, supply: _Supply, at: Path) -> Iterator[Probl
                 yield (*at, number, "values"), f"no instance type has {key}={value}{hint}"
 
 
-def _known_values(key: str, supply: _Supply) -> frozenset[str]:
+def _known_values(key: str, supply: Supply) -> frozenset[str]:
     """The values that a label may have; none where values are numbers, or are not those of types."""
     if key == labels.CAPACITY_TYPE:
         return _CAPACITY_TYPES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiplap.errors import InvalidInput
 from shiplap.manifests.files.documents import Document
@@ -11,6 +11,7 @@ from shiplap.policies.gangs.gang import GangMembers, KnownGangs, PodGroupFacts
 from shiplap.policies.gangs.gang_input import GangInput
 from shiplap.policies.gangs.gang_membership import named_pod_groups
 from shiplap.policies.gangs.pod_groups import KIND, VERSIONS, named_facts
+from shiplap.policies.gangs.running_gangs import runs_gangs
 from shiplap.policies.gangs.waiting_gangs import waiting_gangs
 from shiplap.policies.gangs.whole_gangs import served_pods
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -18,6 +19,10 @@ from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
 from shiplap_cli.output import counted
 from shiplap_cli.policies.gangs_objects import PRIORITY_CLASS, checked_pod_groups, facts_of_objects
 from shiplap_cli.policy_views import FeatureObjects, OptionalKind, PolicyView
+
+if TYPE_CHECKING:
+    from shiplap.manifests.custom_resources import NodePool
+    from shiplap_cli.inputs.manifest_warnings import Supply
 
 
 class GangsView(PolicyView):
@@ -30,19 +35,28 @@ class GangsView(PolicyView):
         for document, group in checked_pod_groups(documents):
             yield document, group if isinstance(group, InvalidInput) else None
 
+    def warnings(
+        self, documents: Sequence[Document], pools: Sequence[NodePool], supply: Supply
+    ) -> Iterator[InvalidInput]:
+        """Yield the gangs that need more than the limits of their NodePools allow."""
+        if documents and pools:
+            from shiplap_cli.policies.gangs_limits import limit_warnings  # noqa: PLC0415 - only `validate` asks
+
+            yield from limit_warnings(documents, pools, supply)
+
     def wanted(self, view: ClusterView) -> Sequence[OptionalKind]:
         """Return the PodGroups of those APIs of which a pod that waits names one."""
         apis = sorted({api for api, _, _ in named_pod_groups(view.unbound)})
         return [OptionalKind(api, VERSIONS[api], "pod_groups", KIND, _ONE_BY_ONE) for api in apis]
 
     def asked_by(self, view: ClusterView, objects: FeatureObjects | None) -> PolicyInput | None:
-        """Return what pods and PodGroups say of gangs; None if no pod that waits is in one."""
+        """Return what pods and PodGroups say of gangs; None if no gang waits or runs."""
         facts: Sequence[PodGroupFacts] = ()
         if objects is not None:
-            where = "in the cluster" if objects.live else "among the files"
-            facts = named_facts(view.unbound, facts_of_objects(objects), where)
+            where, pods = ("in the cluster", view.unbound) if objects.live else ("among the files", view.pods)
+            facts = named_facts(pods, facts_of_objects(objects), where)
         known = KnownGangs(pod_groups=tuple(facts))
-        return GangInput(known) if waiting_gangs(view, known, 0.0) else None
+        return GangInput(known) if waiting_gangs(view, known, 0.0) or runs_gangs(view, known) else None
 
     def of_plan(self, snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         """Yield the gangs that wait, each with the places of its members and what they cost."""

@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.files.loading import ManifestReport, inspect_files, no_manifest
 from shiplap.manifests.files.manifest_folders import (
     SkippedInput,
@@ -19,9 +20,9 @@ from shiplap.manifests.files.manifest_folders import (
     skipped_document,
     unapplied_kustomizations,
 )
-from shiplap_cli.inputs.manifest_warnings import manifest_warnings
+from shiplap_cli.inputs.manifest_warnings import Supply, manifest_warnings
 from shiplap_cli.output import Format, MarkdownFile, Output, counted, emit, fail, write_page
-from shiplap_cli.policy_views import checked_by_features
+from shiplap_cli.policy_views import checked_by_features, warned_by_features
 from shiplap_lab.catalogue import embedded
 
 
@@ -81,7 +82,7 @@ def validate(
         raise report.problems[0]
     problems = [_problem_document(problem) for problem in report.problems]
     warnings = [*unapplied_kustomizations(report.others)] if report.checked else []
-    warnings += manifest_warnings(report.sound, embedded.load()) if report.sound else []
+    warnings += _warnings(report) if report.sound else []
     answer = ValidationDocument(
         not problems, report.checked, problems, [_warning_document(warning) for warning in warnings], report.skipped
     )
@@ -112,6 +113,15 @@ def _with_objects_of_features(report: ManifestReport) -> ManifestReport:
         checked=report.checked + len(found),
         skipped=tuple(skipped),
     )
+
+
+def _warnings(report: ManifestReport) -> list[InvalidInput]:
+    catalog = embedded.load()
+    warnings = manifest_warnings(report.sound, catalog)
+    if report.others:
+        pools = [found.manifest for found in report.sound if isinstance(found.manifest, NodePool)]
+        warnings += warned_by_features(report.others, pools, Supply(catalog, None))
+    return warnings
 
 
 def _warning_document(warning: InvalidInput) -> _Warning:

@@ -41,6 +41,11 @@ def torn_without(view: ClusterView, known: KnownGangs, leaving: Collection[str])
     return kept
 
 
+def runs_gangs(view: ClusterView, known: KnownGangs) -> bool:
+    """Return True if members of any gang have nodes."""
+    return any(True for _ in _running(view, known))
+
+
 def _running(view: ClusterView, known: KnownGangs) -> Iterator[RunningGang]:
     minima = {(item.api, item.namespace, item.name): item.minimum for item in known.pod_groups}
     found: dict[Asked, Counter[str]] = {}

@@ -1,0 +1,137 @@
+"""`shiplap validate` warns of gangs that the limits of NodePools can never hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import Shiplap, listed
+from tests.unit.manifests.manifest_samples import NODE_POOL, changed
+
+GPU = "nvidia.com/gpu"
+MINIMUM = "shiplap.dev/gang-minimum"
+SAID = "its 4 members request nvidia.com/gpu 32 together, the limit of NodePool train is 16"
+
+
+def pool(name: str = "train", gpus: str = "", *families: str, **template: Any) -> dict[str, Any]:
+    rule = {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": list(families or ("g6",))}
+    made = changed(NODE_POOL, "metadata.name", name)
+    made = changed(made, "spec.template.spec.requirements", [rule])
+    made = changed(made, "spec.template.spec.taints", template.pop("taints", []))
+    made = changed(made, "spec.template.metadata", {"labels": template.pop("labels", {})})
+    return changed(made, "spec.limits", {GPU: gpus} if gpus else {})
+
+
+def template(minimum: int | None = 4, gpus: str = "8", **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"requests": {GPU: gpus}, "limits": {GPU: gpus}}}
+    said = {} if minimum is None else {"annotations": {MINIMUM: str(minimum)}}
+    return {"metadata": said, "spec": {"containers": [container], **spec}}
+
+
+def thing(api_version: str, kind: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "train", "namespace": "ml"}, "spec": spec}
+
+
+def job(parallelism: int = 4, **fields: Any) -> dict[str, Any]:
+    return thing("batch/v1", "Job", parallelism=parallelism, template=template(**fields))
+
+
+def warned(shiplap: Shiplap, folder: Path, *objects: dict[str, Any]) -> list[dict[str, Any]]:
+    (folder / "all.json").write_text(listed(*objects))
+    found: list[dict[str, Any]] = shiplap.json("validate", folder)["warnings"]
+    return [item for item in found if "gang" in item["reason"]]
+
+
+KINDS = [
+    job(),
+    thing("apps/v1", "StatefulSet", replicas=4, template=template()),
+    thing(
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        replicatedJobs=[
+            {"name": "leader", "template": {"spec": {"template": template()}}},
+            {"name": "workers", "replicas": 3, "template": {"spec": {"parallelism": 1, "template": template()}}},
+        ],
+    ),
+    thing(
+        "leaderworkerset.x-k8s.io/v1",
+        "LeaderWorkerSet",
+        replicas=3,
+        leaderWorkerTemplate={"size": 4, "workerTemplate": template()},
+    ),
+    thing(
+        "ray.io/v1",
+        "RayCluster",
+        headGroupSpec={"template": template()},
+        workerGroupSpecs=[{"replicas": 3, "template": template()}],
+    ),
+    thing(
+        "kubeflow.org/v1",
+        "MPIJob",
+        mpiReplicaSpecs={"Launcher": {"template": template()}, "Worker": {"replicas": 3, "template": template()}},
+    ),
+]
+
+
+@pytest.mark.parametrize("written", KINDS, ids=lambda written: str(written["kind"]))
+def test_a_limit_below_what_a_gang_needs_is_said(tmp_path: Path, shiplap: Shiplap, written: dict[str, Any]) -> None:
+    (warning,) = warned(shiplap, tmp_path, pool(gpus="16"), written)
+    assert (warning["document"], warning["field"]) == (f"{written['kind']}/train", "spec")
+    assert SAID in warning["reason"]
+    assert warned(shiplap, tmp_path, pool(gpus="32"), written) == []
+
+
+def test_only_so_many_members_as_are_needed_count(tmp_path: Path, shiplap: Shiplap) -> None:
+    assert warned(shiplap, tmp_path, pool(gpus="16"), job(minimum=2)) == []
+    assert warned(shiplap, tmp_path, pool(gpus="16"), job(minimum=None)) == []
+    assert warned(shiplap, tmp_path, pool(gpus="16"), job(minimum=3)) != []
+
+
+def test_a_pod_group_says_how_many_are_needed(tmp_path: Path, shiplap: Shiplap) -> None:
+    members = [thing("v1", "Pod", **template()["spec"]) for _ in range(4)]
+    for item in members:
+        item["metadata"] = {**item["metadata"], "labels": {"scheduling.x-k8s.io/pod-group": "train"}}
+    for number, said in ((2, False), (4, True)):
+        group = thing("scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=number)
+        assert bool(warned(shiplap, tmp_path, pool(gpus="16"), group, *members)) == said
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (pool("other"), False),
+        (pool("other", "", "m5"), True),
+        (pool("other", "16"), False),
+        (pool("other", "8"), True),
+        (pool("other", taints=[{"key": "for", "value": "web", "effect": "NoSchedule"}]), True),
+    ],
+)
+def test_a_second_pool_counts_where_it_may_have_members(
+    tmp_path: Path, shiplap: Shiplap, other: dict[str, Any], said: bool
+) -> None:
+    assert bool(warned(shiplap, tmp_path, pool(gpus="16"), other, job())) == said
+
+
+def test_a_pool_that_members_do_not_select_does_not_count(tmp_path: Path, shiplap: Shiplap) -> None:
+    apart = job(nodeSelector={"for": "train"})
+    mine, other = pool(gpus="16", labels={"for": "train"}), pool("other", labels={"for": "web"})
+    assert len(warned(shiplap, tmp_path, mine, other, apart)) == 1
+    assert warned(shiplap, tmp_path, mine, other, job()) == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        thing("batch/v1", "Job", parallelism="four", template=template()),
+        thing("batch/v1", "Job", parallelism=-4, template=template()),
+        thing("batch/v1", "Job", parallelism=4, template=template(gpus="eight")),
+        thing("jobset.x-k8s.io/v1alpha2", "JobSet", replicatedJobs=[{"replicas": 10**12, "template": None}]),
+        {"apiVersion": 3, "kind": ["Job"], "metadata": {}},
+    ],
+)
+def test_what_cannot_be_read_hides_no_neighbour(tmp_path: Path, shiplap: Shiplap, broken: dict[str, Any]) -> None:
+    other = {**broken, "metadata": {"name": "broken"}}
+    (warning,) = warned(shiplap, tmp_path, pool(gpus="16"), other, job())
+    assert SAID in warning["reason"]
