@@ -12,10 +12,10 @@ from tests.infra.written_installs import WRITTEN, refusal, written
 
 def test_gangs_are_set_per_cluster(folder: Path) -> None:
     assert written(folder, WRITTEN).clusters[0].settings.policy(GangSettings) is None
-    (cluster,) = written(folder, WRITTEN + "    gangs: {mode: whole, membersWithin: 90s}\n").clusters
+    (cluster,) = written(folder, WRITTEN + "    gangs: {mode: whole, membersWithin: 90s, setAsideAfter: 1h}\n").clusters
     settings = cluster.settings.policy(GangSettings)
     assert settings is not None
-    assert settings.wait_s == 90.0
+    assert (settings.wait_s, settings.set_aside_s) == (90.0, 3600.0)
     assert cluster.settings.policies_on == ("gangs",)
 
 
@@ -25,6 +25,8 @@ def test_gangs_are_set_per_cluster(folder: Path) -> None:
         ("mode: half", "mode", "off, whole"),
         ("membersWithin: soon", "membersWithin", "is not a duration"),
         ("membersWithin: -1m", "membersWithin", "must not be negative"),
+        ("setAsideAfter: later", "setAsideAfter", "is not a duration"),
+        ("setAsideAfter: -1s", "setAsideAfter", "must not be negative"),
     ],
 )
 def test_what_cannot_be_is_refused(folder: Path, line: str, field: str, reason: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.manifests.nodeclaim import ClaimState
-from tests.integration.flows.gangs_stage import add_gang, only, stage_of_gangs
+from tests.integration.flows.gangs_stage import ONLY_LARGE, add_gang, only, stage_of_gangs
 from tests.integration.flows.reservation_starts import block as upcoming_block
 from tests.integration.flows.reservation_starts import reserved_only
 from tests.integration.flows.stage import Stage
@@ -121,6 +121,21 @@ def test_nodes_of_a_gang_that_cannot_be_completed_serve_others() -> None:
         report = stage.sweep()
     assert report.launched == ()
     assert len(stage.compute.requests) <= 3
+
+
+@pytest.mark.parametrize(("waits_s", "launched"), [(60, 2), (1800, 0)])
+def test_a_gang_that_has_waited_is_not_overtaken(waits_s: float, launched: int) -> None:
+    (only_large,) = ONLY_LARGE
+    stage = stage_of_gangs(pools=[replace(only_large, spec=replace(only_large.spec, limits={"nodes": 4}))])
+    add_gang(stage, 2, "first")
+    stage.schedule()
+    stage.play_on()
+    add_gang(stage, 3, "large")
+    stage.sweep()
+    stage.clock.advance(waits_s)
+    add_gang(stage, 2, "small")
+    stage.sweep()
+    assert alive(stage) == 2 + launched
 
 
 def begin() -> Stage:

@@ -50,11 +50,11 @@ def lack(of: Snapshot) -> str:
     [
         ({"limits": {"cpu": "31"}}, "cpu for 32 is needed, nodes and NodePools have room for 31 at most"),
         ({"limits": {"cpu": "32"}}, ""),
-        ({"limits": {"nodes": "1"}}, "cpu for 32 is needed, nodes and NodePools have room for 31900m at most"),
+        ({"limits": {"nodes": "1"}}, "nodes and NodePools have room for 15 of 16 members at most"),
         ({"limits": {"nodes": "2"}}, ""),
         ({"limits": {}}, ""),
         ({"limits": {"nodes": "1"}, "existing": [node("n", cpu="4")]}, ""),
-        ({"limits": {"nodes": "1"}, "existing": [node("n", cpu="4", taints=[TAINT])]}, "cpu for 32 is needed"),
+        ({"limits": {"nodes": "1"}, "existing": [node("n", cpu="4", taints=[TAINT])]}, "nodes and NodePools have room for 15 of"),
     ],
 )
 def test_limits_and_nodes_bound_the_room(fields: dict[str, Any], needed: str) -> None:
@@ -77,7 +77,7 @@ def test_a_pool_that_pods_do_not_suit_has_no_room_for_them() -> None:
 def test_a_zone_without_offerings_has_no_room() -> None:
     for zone, short in ((Z1, True), (Z2, False)):
         waiting = gang("a", 2, requests={GPU: "4"}, ports=[], spec={"nodeSelector": {ZONE: zone}})
-        assert lack(snapshot(*waiting, types=TYPES)) == ("no node holds 2 of its members" if short else "")
+        assert lack(snapshot(*waiting, types=TYPES)) == ("nodes and NodePools have room for 0 of 2 members at most" if short else "")
 
 
 def test_members_that_may_be_missing_take_no_room() -> None:

@@ -27,7 +27,7 @@ class GangPolicy(Policy):
         from shiplap.policies.gangs.gang_input import GangInput  # noqa: PLC0415 - only what decides needs the planner
 
         settings = self.settings.policy(GangSettings) or GangSettings()
-        return GangInput(KnownGangs(settings.wait_s))
+        return GangInput(KnownGangs(settings.wait_s, set_aside_s=settings.set_aside_s))
 
     def marked(self, launches: Launches) -> Sequence[NodeClaim]:
         """Return the claims, those of one gang marked as one launch."""

@@ -6,6 +6,7 @@ import msgspec
 
 from shiplap.kubernetes.names import namespaced_name
 from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.timestamps import epoch
 
 WAIT_S = 300.0
 """How long members that do not exist yet are waited for where nothing else is said, in seconds."""
@@ -38,6 +39,14 @@ class Gang(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """`namespace/name`, as messages name a gang."""
         return namespaced_name(self.namespace, self.name)
+
+    @property
+    def began(self) -> float | None:
+        """When it was created, epoch seconds; None where that is not known, as of a pod of a file."""
+        try:
+            return epoch(self.created_at)
+        except ValueError:
+            return None
 
 
 class GangMembers(msgspec.Struct, frozen=True):
@@ -81,7 +90,11 @@ class PodGroupFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KnownGangs(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What decisions know of gangs beside pods: PodGroups, and how long missing members are waited for."""
+    """What decisions know of gangs beside pods: PodGroups, and how long missing members are waited for.
+
+    A gang that has waited for `set_aside_s` seconds has room set aside from gangs after it; 0: none ever has.
+    """
 
     wait_s: float = WAIT_S
     pod_groups: tuple[PodGroupFacts, ...] = ()
+    set_aside_s: float = 0.0

@@ -33,7 +33,7 @@ class GangInput(PolicyInput, DisruptionMethod, frozen=True):
             return decide(snapshot)
         from shiplap.policies.gangs.whole_gangs import with_whole_gangs  # noqa: PLC0415 - most clusters have no gang
 
-        return with_whole_gangs(snapshot, gangs, decide)
+        return with_whole_gangs(snapshot, gangs, decide, self.known.set_aside_s)
 
     def commands(self, progress: DecisionProgress, candidates: Sequence[Candidate]) -> Sequence[DisruptionProposal]:  # noqa: ARG002 - all nodes count
         """Remove nothing. Protect the nodes of gangs that run, as if their pods had the annotation do-not-disrupt."""

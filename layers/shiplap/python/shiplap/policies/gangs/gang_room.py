@@ -7,19 +7,21 @@ bound may still be short, which a plan finds out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Affinity, ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 from shiplap.kubernetes.quantity import format_amount
 from shiplap.policies.gangs.gang import GangMembers
 from shiplap.scheduling.model.pod_classes import PodClass, signature
-from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
+from shiplap.scheduling.model.resources import PLENTY, Bools, Ints, pods_held
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot, compile_snapshot
+from shiplap.scheduling.supply.limits import NODES
 from shiplap.scheduling.supply.open_claims import ClaimGroup, ClaimGroups, RefusalKind
 from shiplap.scheduling.supply.openings import PossibleNodes
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
@@ -56,24 +58,33 @@ class _Place(msgspec.Struct, frozen=True, eq=False):
     groups: Sequence[ClaimGroup]
     room: Ints
 
+    @property
+    def pools(self) -> frozenset[str]:
+        """The NodePools of the new ones."""
+        return frozenset(group.template.pool.metadata.name for group in self.groups)
+
 
 class _Kind(msgspec.Struct, frozen=True, eq=False):
-    """What one kind of pods requests [resources], and where it may go; without `fits` no node holds one."""
+    """What one kind of pods requests [resources], where it may go, and how many have a node there.
+
+    `most` is how many have one when nothing of NodePools runs.
+    """
 
     requests: Ints
     place: int
-    fits: bool
+    number: int
+    most: int
 
 
 class _Need(msgspec.Struct, frozen=True, eq=False):
     """The least that a gang takes [resources]: in all, and of each place that some of its pods are bound to.
 
-    `homeless` counts members that no node holds, beyond those that the gang can do without.
+    `by_kind` are the fewest members of each kind that it needs.
     """
 
     total: Ints
     by_place: Mapping[int, Ints]
-    homeless: int
+    by_kind: Mapping[int, int]
 
 
 class GangRoom:
@@ -106,17 +117,53 @@ class GangRoom:
         """Return what all these gangs together have certainly too little of; nothing where that is not certain."""
         total = np.zeros(len(self._axis), np.int64)
         bound: dict[int, Ints] = {}
+        numbers: Counter[int] = Counter()
         for members in gangs:
             need = self._needs.get(id(members))
             if need is None:
                 continue
-            if need.homeless:
-                return f"no node holds {need.homeless} of its members"
+            numbers.update(need.by_kind)
             total += need.total
             for place, amounts in need.by_place.items():
                 bound[place] = bound[place] + amounts if place in bound else amounts
+        for number, needed in numbers.items():
+            if needed > self._kinds[number].number:
+                return f"nodes and NodePools have room for {self._kinds[number].number} of {needed} members at most"
         pairs = [(amounts, self._places.all[place].room) for place, amounts in bound.items()]
         return next(filter(None, (self._lack(*pair) for pair in ((total, self._everywhere), *pairs))), "")
+
+    def wait_for(self, members: GangMembers, before: Sequence[GangMembers]) -> frozenset[str]:
+        """Return the resources that a gang lacks behind others, if it could have them once enough nodes have ended.
+
+        There are none where its NodePools may never launch as much, or where EC2 has nothing to sell.
+        """
+        need = self._needs.get(id(members))
+        if need is None or any(number > self._kinds[kind].most for kind, number in need.by_kind.items()):
+            return frozenset()
+        short: set[int] = set()
+        for kind, number in need.by_kind.items():
+            ahead_of_it = sum(
+                self._needs[id(other)].by_kind.get(kind, 0) for other in before if id(other) in self._needs
+            )
+            if number + ahead_of_it > self._kinds[kind].number:
+                short.update(np.flatnonzero(self._kinds[kind].requests).tolist())
+        for place, amounts in need.by_place.items():
+            ahead = [self._needs[id(other)].by_place.get(place) for other in before if id(other) in self._needs]
+            asked = sum((other for other in ahead if other is not None), amounts)
+            room, most = self._places.all[place].room, self._places.most(place)
+            if (amounts > most).any():
+                return frozenset()
+            short.update(np.flatnonzero((asked > room) & (room < PLENTY)).tolist())
+        return frozenset(self._axis.names[column] for column in short)
+
+    def competes(self, members: GangMembers, other: GangMembers, resources: Collection[str]) -> bool:
+        """True if a gang would take any of these resources where another one may be."""
+        mine, theirs = self._needs.get(id(members)), self._needs.get(id(other))
+        if mine is None or theirs is None:
+            return False
+        columns = [column for column, name in enumerate(self._axis.names) if name in resources]
+        near = any(self._places.share(one, another) for one in mine.by_place for another in theirs.by_place)
+        return near and bool(mine.total[columns].any())
 
     def _lack(self, needed: Ints, room: Ints) -> str:
         short = np.flatnonzero((needed > room) & (room < PLENTY)).tolist()
@@ -132,11 +179,10 @@ class GangRoom:
         by_place: dict[int, dict[int, int]] = {}
         for number, count in counts.items():
             by_place.setdefault(self._kinds[number].place, {})[number] = count
-        homeless = sum(count for number, count in counts.items() if not self._kinds[number].fits)
         return _Need(
             self._least(counts, spare),
             {place: self._least(some, spare) for place, some in by_place.items()},
-            max(homeless - spare, 0),
+            {number: count - spare for number, count in counts.items() if count > spare},
         )
 
     def _least(self, counts: Mapping[int, int], spare: int) -> Ints:
@@ -155,6 +201,9 @@ class _Places:
         self._possible = PossibleNodes(compiled.templates, ClaimGroups(), best_effort=best_effort)
         self._attempts = PlacementAttempts(compiled.templates, compiled.nodes, compiled.axis, compiled.daemon_terms)
         self._of_shapes: dict[int, int] = {}
+        self._of_nobody: Bools = np.array(
+            [labels.NODE_POOL not in node.labels for node in compiled.nodes.all], np.bool_
+        )
 
     def kind(self, pod_class: PodClass) -> _Kind:
         """Return what one kind of pods requests, and where it may go."""
@@ -162,10 +211,25 @@ class _Places:
         if number is None:
             number = self._of_shapes[id(pod_class.shape)] = len(self.all)
             self.all.append(self._place(pod_class))
-        place = self.all[number]
         requests = self._compiled.axis.vector(pod_class.requests)
-        fits = (self._compiled.nodes.free[place.nodes] >= requests).all(axis=1).any()
-        return _Kind(requests, number, bool(fits or any(group.holding(requests).any() for group in place.groups)))
+        held = [self._held(pod_class, number, requests, is_unused=is_unused) for is_unused in (False, True)]
+        return _Kind(requests, number, *held)
+
+    def _held(self, pod_class: PodClass, number: int, requests: Ints, *, is_unused: bool) -> int:
+        """How many pods of a kind have a node in a place at most; with `is_unused` if NodePools had none yet."""
+        place, most_of_one = self.all[number], 1 if pod_class.ports else PLENTY
+        nodes = place.nodes & self._of_nobody if is_unused else place.nodes
+        held = int(np.minimum(pods_held(self._compiled.nodes.free[nodes], requests), most_of_one).sum())
+        largest: dict[str, int] = {}
+        for group in place.groups:
+            pool = group.template.pool.metadata.name
+            each = int(pods_held(group.net, requests).max(initial=0))
+            largest[pool] = max(largest.get(pool, 0), min(each, most_of_one))
+        for pool, each in largest.items():
+            limits = self._compiled.limits[pool]
+            left = limits.amounts.get(NODES, PLENTY) if is_unused else limits.nodes_left
+            held += max(left, 0) * each
+        return held
 
     def everywhere(self) -> Ints:
         """The room [resources] of all places together."""
@@ -173,6 +237,16 @@ class _Places:
         for place in self.all:
             nodes |= place.nodes
         return self._room(nodes, [group for place in self.all for group in place.groups])
+
+    def most(self, place: int) -> Ints:
+        """The most [resources] that a place has when nothing of NodePools runs; other nodes count as they are."""
+        found = self.all[place]
+        return self._room(found.nodes & self._of_nobody, found.groups, is_unused=True)
+
+    def share(self, place: int, other: int) -> bool:
+        """True if two places have a node or a NodePool in common."""
+        one, another = self.all[place], self.all[other]
+        return bool((one.nodes & another.nodes).any()) or not one.pools.isdisjoint(another.pools)
 
     def _place(self, pod_class: PodClass) -> _Place:
         found = (
@@ -184,8 +258,11 @@ class _Places:
         nodes = self._compiled.nodes.fits(pod_class, soft=True)
         return _Place(nodes, groups, self._room(nodes, groups))
 
-    def _room(self, nodes: Bools, groups: Iterable[ClaimGroup]) -> Ints:
-        """What these nodes [nodes] have left, and what the NodePools of these groups may launch [resources]."""
+    def _room(self, nodes: Bools, groups: Iterable[ClaimGroup], *, is_unused: bool = False) -> Ints:
+        """What these nodes [nodes] have left, and what the NodePools of these groups may launch [resources].
+
+        With `is_unused` the NodePools have launched nothing yet.
+        """
         free = np.maximum(self._compiled.nodes.free[nodes], 0)
         room = [PLENTY if max(column, default=0) >= PLENTY else sum(column) for column in free.T.tolist()]
         largest: dict[str, Ints] = {}
@@ -194,8 +271,12 @@ class _Places:
             largest[pool] = np.maximum(largest[pool], most) if pool in largest else most
         for pool, most in sorted(largest.items()):
             limits = self._compiled.limits[pool]
-            for column, (left, each) in enumerate(zip(limits.left.tolist(), most.tolist(), strict=True)):
-                room[column] += max(min(left, limits.nodes_left * each), 0)
+            left, nodes_left = limits.left.tolist(), limits.nodes_left
+            if is_unused:
+                left = [limits.amounts.get(name, PLENTY) for name in self._compiled.axis.names]
+                nodes_left = limits.amounts.get(NODES, PLENTY)
+            for column, (allowed, each) in enumerate(zip(left, most.tolist(), strict=True)):
+                room[column] += max(min(allowed, nodes_left * each), 0)
         return np.array([min(amount, PLENTY) for amount in room], np.int64)
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod
-from shiplap.kubernetes.timestamps import epoch, rfc3339
+from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.policies.gangs.gang import Gang, GangMembers, KnownGangs, PodGroupFacts
 from shiplap.policies.gangs.gang_membership import Asked, Membership, membership
 from shiplap.scheduling.model.snapshot import ClusterView
@@ -140,7 +140,7 @@ def _judged(members: GangMembers, wait_s: float, now: float) -> GangMembers:
 
 
 def _late(gang: Gang, now: float) -> str:
-    began = _began(gang)
+    began = gang.began
     if not gang.deadline_s or began is None or now < began + gang.deadline_s:
         return ""
     return f"its deadline was {rfc3339(began + gang.deadline_s)}"
@@ -152,20 +152,13 @@ def _incomplete(members: GangMembers, wait_s: float, now: float) -> str:
     if members.placed:
         return ""
     if exist < gang.minimum:
-        began = _began(gang)
+        began = gang.began
         until = began + wait_s if began is not None else now
         when = f"the others are waited for until {rfc3339(until)}" if now < until else "nobody makes the others"
         return f"{exist} of {gang.minimum} members exist, {when}"
     if exist - members.gated < gang.minimum:
         return f"scheduling gates hold {members.gated} of its members back"
     return ""
-
-
-def _began(gang: Gang) -> float | None:
-    try:
-        return epoch(gang.created_at)
-    except ValueError:
-        return None  # a pod of a file has no time of creation
 
 
 def _unknown_topology(gang: Gang) -> str:

@@ -26,15 +26,18 @@ _MOST_PLANS = 48
 Decide = Callable[[Snapshot], Plan]
 
 
-def with_whole_gangs(snapshot: Snapshot, gangs: Sequence[GangMembers], decide: Decide) -> Plan:
+def with_whole_gangs(
+    snapshot: Snapshot, gangs: Sequence[GangMembers], decide: Decide, set_aside_s: float = 0.0
+) -> Plan:
     """Return a plan that leaves out the gangs that are short, and says why. Raises as `decide`.
 
     Args:
         snapshot: the snapshot.
         gangs: those that wait, in the order in which they are served.
         decide: plans a snapshot regardless of gangs.
+        set_aside_s: a gang that has waited so long keeps gangs after it from the room that it lacks; 0 for none.
     """
-    search = _GangSearch(snapshot, gangs, decide)
+    search = _GangSearch(snapshot, gangs, decide, set_aside_s)
     able = [members for members in gangs if not members.gang.problem]
     everything = [_Choice(members) for members in able]
     if not any(members.gang.topology for members in able) and not search.lack(able):
@@ -61,7 +64,10 @@ class _Refusal(msgspec.Struct, frozen=True):
 class _GangSearch:
     """Finds out which gangs fit beside each other, by a bounded number of plans."""
 
-    def __init__(self, snapshot: Snapshot, gangs: Sequence[GangMembers], decide: Decide) -> None:
+    def __init__(self, snapshot: Snapshot, gangs: Sequence[GangMembers], decide: Decide, set_aside_s: float) -> None:
+        self._set_aside_s = set_aside_s
+        self._waited: list[tuple[GangMembers, frozenset[str]]] = []
+        """The gangs that have room set aside, each with the resources that it lacks."""
         self._snapshot, self._gangs, self._decide = snapshot, gangs, decide
         self._plans_left = _MOST_PLANS
         self._refused = {id(item): _Refusal(item.gang.problem) for item in gangs if item.gang.problem}
@@ -100,7 +106,8 @@ class _GangSearch:
         self, gangs: Sequence[GangMembers], before: Sequence[_Choice], *, is_short: bool = False
     ) -> list[_Choice]:
         """The gangs that fit beside those before them; with `is_short` it is known that not all of them do."""
-        gangs = [members for members in gangs if not self._is_known_short(members)]
+        ahead = [choice.members for choice in before]
+        gangs = [item for item in gangs if not (self._is_held_back(item) or self._is_known_short(item, ahead))]
         if len(gangs) <= 1:
             return self._alone(gangs[0], before) if gangs else []
         if not is_short and self._plans_left > 0 and not self._are_certainly_short(gangs, before):
@@ -117,19 +124,43 @@ class _GangSearch:
             return True
         return bool(self.lack((*(choice.members for choice in before), *gangs)))
 
-    def _is_known_short(self, members: GangMembers) -> bool:
+    def _set_aside(self, members: GangMembers, ahead: Sequence[GangMembers]) -> None:
+        """Keep later gangs from what a gang lacks that has waited long enough and can have it one day."""
+        began = members.gang.began
+        if self._room is None or not self._set_aside_s or began is None:
+            return
+        if self._snapshot.now >= began + self._set_aside_s and (lacks := self._room.wait_for(members, ahead)):
+            self._waited.append((members, lacks))
+
+    def _is_held_back(self, members: GangMembers) -> bool:
+        """True, and the gang is refused, if it would take what is set aside. What runs gets back what it has lost."""
+        if self._room is None or members.placed:
+            return False
+        for earlier, lacks in self._waited:
+            if self._room.competes(members, earlier, lacks):
+                gang = earlier.gang
+                what = ", ".join(sorted(lacks))
+                why = f"{what} is set aside for gang {gang.key}, which waits since {gang.created_at}"
+                self._refused[id(members)] = _Refusal(why)
+                return True
+        return False
+
+    def _is_known_short(self, members: GangMembers, ahead: Sequence[GangMembers]) -> bool:
         """True, and the gang is refused, if an equal one found no room."""
         wants = self._wants(members) if self._short else None
         known = self._short.get(wants) if wants is not None else None
         if known is not None:
             self._refused[id(members)] = known
+            self._set_aside(members, ahead)
         return known is not None
 
     def _alone(self, members: GangMembers, before: Sequence[_Choice]) -> list[_Choice]:
         """The gang, in the zone where the plan is cheapest if its members share one; nothing where it is short."""
-        lack = self.lack((*(choice.members for choice in before), members)) if self._has_refused else ""
+        ahead = [choice.members for choice in before]
+        lack = self.lack((*ahead, members)) if self._has_refused else ""
         if lack:
             self._refused[id(members)] = _Refusal(lack)
+            self._set_aside(members, ahead)
             return []
         found: list[tuple[float, str]] = []
         refusals: list[tuple[int, str, _Refusal]] = []
@@ -153,6 +184,7 @@ class _GangSearch:
         refusal = min(refusals, key=lambda item: item[:2])[2]
         self._refused[id(members)] = refusal
         self._has_refused = True
+        self._set_aside(members, ahead)
         wants = self._wants(members)
         if wants is not None and self._plans_left > 0:
             self._short[wants] = refusal
