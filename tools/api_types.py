@@ -22,14 +22,19 @@ from tests.go_modules import folder_of, kubernetes_module  # noqa: E402
 
 FILE = ROOT / "src" / "shiplap_lab" / "api_server" / "bodies" / "api_types.json"
 PACKAGES = {
-    "k8s.io/api": ("core/v1", "apps/v1", "batch/v1", "policy/v1", "storage/v1", "scheduling/v1", "coordination/v1"),
+    "k8s.io/api": (
+        *("core/v1", "apps/v1", "batch/v1", "policy/v1", "storage/v1", "scheduling/v1", "coordination/v1"),
+        *("networking/v1", "autoscaling/v2", "rbac/v1", "node/v1"),
+    ),
     "k8s.io/apimachinery": ("pkg/apis/meta/v1",),
 }
 ROOTS = (
     *("Pod", "Node", "Event", "Namespace", "PersistentVolumeClaim", "PersistentVolume", "ConfigMap", "Service"),
     *("ReplicationController", "PodTemplate", "Binding", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
     *("ControllerRevision", "Job", "PodDisruptionBudget", "Eviction", "StorageClass", "CSINode", "CSIDriver"),
-    *("VolumeAttachment", "PriorityClass", "Lease", "DeleteOptions"),
+    *("VolumeAttachment", "PriorityClass", "Lease", "DeleteOptions", "CronJob", "ServiceAccount", "Secret"),
+    *("Endpoints", "LimitRange", "ResourceQuota", "Ingress", "IngressClass", "NetworkPolicy"),
+    *("HorizontalPodAutoscaler", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "RuntimeClass"),
 )
 SCALARS = {
     **dict.fromkeys(("int", "int32", "int64", "uint8", "uint32", "uint64", "int16"), "int"),

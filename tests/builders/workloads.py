@@ -59,6 +59,17 @@ def job_object(name: str = "work", *command: str, policy: str = "Never", **spec:
     }
 
 
+def cron_job_object(name: str, *command: str, schedule: str, **spec: Any) -> dict[str, Any]:
+    """A CronJob whose Jobs run a command."""
+    template = {"spec": job_object(name, *command)["spec"]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"schedule": schedule, "jobTemplate": template, **spec},
+    }
+
+
 def hardware(machine: Machine, told: NodeRegistration) -> NodeResources:
     """Eight CPUs and room for 110 pods, whatever the machine."""
     resources = {"cpu": 8000, "memory": 16 * GIB, "pods": 110}

@@ -52,6 +52,8 @@ _EVENT_FIELDS = _ANY | {
     "type",
 }
 
+_ADMISSION, _FLOW_CONTROL = "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"
+
 RESOURCES = {
     resource.plural: resource
     for resource in (
@@ -83,10 +85,47 @@ RESOURCES = {
         Resource("autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer", has_status=True),
         Resource("", "v1", "podtemplates", "PodTemplate"),
         Resource("coordination.k8s.io", "v1", "leases", "Lease"),
+        Resource("batch", "v1", "cronjobs", "CronJob", has_status=True),
+        Resource("", "v1", "serviceaccounts", "ServiceAccount"),
+        Resource("", "v1", "secrets", "Secret", fields=_ANY | {"type"}),
+        Resource("", "v1", "endpoints", "Endpoints"),
+        Resource("", "v1", "limitranges", "LimitRange"),
+        Resource("", "v1", "resourcequotas", "ResourceQuota", has_status=True),
+        Resource("networking.k8s.io", "v1", "ingresses", "Ingress", has_status=True),
+        Resource("networking.k8s.io", "v1", "ingressclasses", "IngressClass", False),
+        Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
+        Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", has_status=True),
+        Resource("rbac.authorization.k8s.io", "v1", "roles", "Role"),
+        Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding"),
+        Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False),
+        Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False),
+        Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"),
+        Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False),
+        Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", False, True),
+        Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False),
+        Resource(_ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False),
+        Resource(_FLOW_CONTROL, "v1", "flowschemas", "FlowSchema", False, True),
+        Resource(_FLOW_CONTROL, "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", False, True),
         Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, True),
     )
 }
 """By plural name, as it stands in a URL."""
+
+_NO_TRAFFIC = "simulated containers do nothing, and carry no traffic"
+_NO_CHECKS = "the playground checks no rights"
+
+IDLE = {
+    **dict.fromkeys(("services", "ingresses", "networkpolicies"), _NO_TRAFFIC),
+    **dict.fromkeys(("roles", "rolebindings", "clusterroles", "clusterrolebindings"), _NO_CHECKS),
+    **dict.fromkeys(("mutatingwebhookconfigurations", "validatingwebhookconfigurations"), "nobody is called"),
+    "horizontalpodautoscalers": "there are no metrics of pods, so nothing is scaled",
+    "limitranges": "pods get no defaults from it, and none is refused",
+    "resourcequotas": "nothing is counted or refused",
+    "runtimeclasses": "pods get no overhead from it",
+    "apiservices": "no request is forwarded",
+    "customresourcedefinitions": "objects of its kind are not served",
+}
+"""Kinds that a real cluster acts on and a simulated one only stores, and what does not happen."""
 
 PLURALS = {resource.kind: plural for plural, resource in RESOURCES.items()}
 """The plural name of each kind."""

@@ -8,15 +8,22 @@ from shiplap_lab.api_server.api_resources import RESOURCES, Resource
 from shiplap_lab.api_server.scale_subresource import SCALED
 
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
-_ALL = frozenset({"pods", "services", "deployments", "replicasets", "daemonsets", "statefulsets", "jobs"})
+_ALL = frozenset({"pods", "services", "deployments", "replicasets", "daemonsets", "statefulsets", "jobs", "cronjobs"})
 """The resources that `kubectl get all` shows."""
 _SHORT_NAMES = {
     "configmaps": ["cm"],
+    "cronjobs": ["cj"],
+    "customresourcedefinitions": ["crd", "crds"],
     "daemonsets": ["ds"],
     "deployments": ["deploy"],
     "ec2nodeclasses": ["ec2nc", "ec2ncs"],
+    "endpoints": ["ep"],
     "events": ["ev"],
+    "horizontalpodautoscalers": ["hpa"],
+    "ingresses": ["ing"],
+    "limitranges": ["limits"],
     "namespaces": ["ns"],
+    "networkpolicies": ["netpol"],
     "nodes": ["no"],
     "persistentvolumeclaims": ["pvc"],
     "persistentvolumes": ["pv"],
@@ -25,6 +32,8 @@ _SHORT_NAMES = {
     "priorityclasses": ["pc"],
     "replicasets": ["rs"],
     "replicationcontrollers": ["rc"],
+    "resourcequotas": ["quota"],
+    "serviceaccounts": ["sa"],
     "services": ["svc"],
     "statefulsets": ["sts"],
     "storageclasses": ["sc"],

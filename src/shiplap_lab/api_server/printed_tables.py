@@ -215,6 +215,22 @@ def _count(path: str) -> Callable[[Object, float], Cell]:
     return lambda item, _now: len(_map(item, path))
 
 
+def _last_scheduled(item: Object, now: float) -> Cell:
+    return _since("status.lastScheduleTime")(item, now) if _at(item, "status.lastScheduleTime") else _NONE
+
+
+def _hosts(item: Object, _now: float) -> Cell:
+    return ",".join(str(each["host"]) for each in _items(item, "spec.rules") if each.get("host")) or "*"
+
+
+def _scaled(item: Object, _now: float) -> Cell:
+    return f"{_at(item, 'spec.scaleTargetRef.kind')}/{_at(item, 'spec.scaleTargetRef.name')}"
+
+
+def _role(item: Object, _now: float) -> Cell:
+    return f"{_at(item, 'roleRef.kind')}/{_at(item, 'roleRef.name')}"
+
+
 _NAME = TableColumn("Name", _field("metadata.name"))
 _AGE = TableColumn("Age", _since("metadata.creationTimestamp"))
 _DEFAULT = (_NAME, _AGE)
@@ -314,6 +330,15 @@ COLUMNS: dict[str, tuple[TableColumn, ...]] = {
         *_CONTAINERS,
         _SELECTOR,
     ),
+    "cronjobs": (
+        _NAME,
+        TableColumn("Schedule", _field("spec.schedule")),
+        TableColumn("Timezone", _field("spec.timeZone", _NONE)),
+        TableColumn("Suspend", lambda item, _now: str(bool(_at(item, "spec.suspend")))),
+        TableColumn("Active", lambda item, _now: len(_items(item, "status.active"))),
+        TableColumn("Last Schedule", _last_scheduled),
+        _AGE,
+    ),
     "controllerrevisions": (
         _NAME,
         TableColumn("Controller", _joined("metadata.ownerReferences", "name")),
@@ -348,6 +373,27 @@ COLUMNS: dict[str, tuple[TableColumn, ...]] = {
     "nodeoverlays": (_NAME, _READY, _AGE, TableColumn("Weight", _field("spec.weight"), True)),
     "namespaces": (_NAME, TableColumn("Status", _field("status.phase", "Active")), _AGE),
     "configmaps": (_NAME, TableColumn("Data", _count("data")), _AGE),
+    "secrets": (_NAME, TableColumn("Type", _field("type", "Opaque")), TableColumn("Data", _count("data")), _AGE),
+    "serviceaccounts": (_NAME, TableColumn("Secrets", lambda item, _now: len(_items(item, "secrets"))), _AGE),
+    "ingresses": (
+        _NAME,
+        TableColumn("Class", _field("spec.ingressClassName", _NONE)),
+        TableColumn("Hosts", _hosts),
+        TableColumn("Address", lambda _item, _now: ""),
+        TableColumn("Ports", lambda item, _now: "80, 443" if _items(item, "spec.tls") else "80"),
+        _AGE,
+    ),
+    "networkpolicies": (_NAME, TableColumn("Pod-Selector", _pairs("spec.podSelector.matchLabels")), _AGE),
+    "horizontalpodautoscalers": (
+        _NAME,
+        TableColumn("Reference", _scaled),
+        TableColumn("Targets", lambda _item, _now: _UNKNOWN),
+        TableColumn("MinPods", _field("spec.minReplicas", 1)),
+        TableColumn("MaxPods", _field("spec.maxReplicas", 0)),
+        TableColumn("Replicas", _field("status.currentReplicas", 0)),
+        _AGE,
+    ),
+    **dict.fromkeys(("rolebindings", "clusterrolebindings"), (_NAME, TableColumn("Role", _role), _AGE)),
     "services": (
         _NAME,
         TableColumn("Type", _field("spec.type", "ClusterIP")),

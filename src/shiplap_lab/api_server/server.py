@@ -20,7 +20,7 @@ from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, Resourc
 from shiplap.kubernetes.objects import ObjectMeta, Pod, PodStatus
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import Clock
-from shiplap_lab.api_server import stored_pods
+from shiplap_lab.api_server import stored_claims, stored_pods
 from shiplap_lab.api_server.api_resources import PLURALS, RESOURCES, Resource
 from shiplap_lab.api_server.bodies.merge_patches import json_merge, strategic_merge
 from shiplap_lab.api_server.changelog import Change, ChangeLog, Object, as_seen
@@ -163,6 +163,8 @@ class ApiServer:
             item = admit(plural, item, None)
             if plural == "pods":
                 item = stored_pods.defaulted(item, self._now())
+            elif plural == "persistentvolumeclaims":
+                item = stored_claims.with_default_class(item, self._objects["storageclasses"].values())
             return self._write("ADDED", plural, key, item)
 
     def get(self, plural: str, name: str, namespace: str = "") -> Object:

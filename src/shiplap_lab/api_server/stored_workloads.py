@@ -11,11 +11,13 @@ from shiplap.errors import ClusterError
 from shiplap.kubernetes.objects import DaemonSet, LabelSelector, Node, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.selectors import matches
+from shiplap.manifests.shiplap_annotations import zone_named
+from shiplap.manifests.times import parse_cron
 from shiplap_lab.api_server.api_resources import RESOURCES
 from shiplap_lab.api_server.changelog import Object
 
-_JOBS = "jobs"
-WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "daemonsets", _JOBS})
+_JOBS, _CRON_JOBS = "jobs", "cronjobs"
+WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "daemonsets", _JOBS, _CRON_JOBS})
 _READ: dict[str, type[Pod | Node | DaemonSet]] = {"pods": Pod, "nodes": Node, "daemonsets": DaemonSet}
 """What schedulers and kubelets read of every object."""
 
@@ -40,6 +42,12 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "revisionHistoryLimit": 10,
     },
     _JOBS: {"parallelism": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False},
+    _CRON_JOBS: {
+        "concurrencyPolicy": "Allow",
+        "suspend": False,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 1,
+    },
 }
 _COUNTS = (
     "replicas",
@@ -51,7 +59,12 @@ _COUNTS = (
     "backoffLimit",
     "activeDeadlineSeconds",
     "ttlSecondsAfterFinished",
+    "startingDeadlineSeconds",
+    "successfulJobsHistoryLimit",
+    "failedJobsHistoryLimit",
 )
+_ENDING = ("Never", "OnFailure")
+"""The restart policies of pods that end."""
 _FIXED_OF_JOBS = ("completions", "completionMode", "selector", "template")
 
 
@@ -115,7 +128,10 @@ def _problems(plural: str, item: Object, before: Object | None) -> Iterator[str]
     for name in _COUNTS:
         if not _is_count(spec.get(name, 0)):
             yield f"spec.{name}: Invalid value: {spec[name]!r}: must be a whole number from 0 to {_MOST}"
-    yield from _template_problems(spec, ("Never", "OnFailure") if plural == _JOBS else ("Always",))
+    if plural == _CRON_JOBS:
+        yield from _cron_job_problems(spec)
+        return
+    yield from _template_problems(spec, _ENDING if plural == _JOBS else ("Always",))
     if plural == _JOBS:
         yield from _job_problems(spec, before)
         return
@@ -171,6 +187,18 @@ def _job_problems(spec: Object, before: Object | None) -> Iterator[str]:
     for name in _FIXED_OF_JOBS if before is not None else ():
         if before is not None and before["spec"].get(name) != spec.get(name):
             yield f"spec.{name}: Invalid value: field is immutable"
+
+
+def _cron_job_problems(spec: Object) -> Iterator[str]:
+    try:
+        parse_cron(str(spec.get("schedule", "")))
+        zone_named(spec.get("timeZone") or "UTC")
+    except ValueError as error:
+        yield f"spec: Invalid value: {error}"
+    if spec.get("concurrencyPolicy") not in ("Allow", "Forbid", "Replace"):
+        yield f'spec.concurrencyPolicy: Unsupported value: "{spec.get("concurrencyPolicy")}"'
+    job = (spec.get("jobTemplate") or {}).get("spec") or {}
+    yield from (f"spec.jobTemplate.{problem}" for problem in _pod_problems(job.get("template") or {}, _ENDING))
 
 
 def _template_problems(spec: Object, policies: tuple[str, ...]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict, ObjectNotFound, TooManyRequests
-from shiplap_lab.api_server.api_resources import RESOURCES
+from shiplap_lab.api_server.api_resources import IDLE, RESOURCES
 from shiplap_lab.api_server.bodies.field_checks import check_fields
 from shiplap_lab.api_server.bodies.json_patches import json_patch
 from shiplap_lab.api_server.bodies.protobuf_bodies import MEDIA_TYPE, decoded_protobuf
@@ -53,6 +53,8 @@ _TRIED = ("", "status", "scale")
 
 _APPLY = "application/apply-patch+yaml"
 
+_WRITES = frozenset({"create", "update", "patch"})
+
 _FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 """By the propagation policy of a deletion."""
 
@@ -65,11 +67,13 @@ class KubeHttpServer:
 
     `access` maps bearer tokens to their rules; without it anybody may do anything. A watch gets a bookmark every
     `bookmark_s` seconds, if that tells it something. `on_pod_deleted` is called with each pod that a client has evicted
-    or, with True, deleted: as it was before. `version` of Kubernetes is what clients are told.
+    or, with True, deleted: as it was before. `version` of Kubernetes is what clients are told. `warns` says what is
+    wrong with an object that a client has written, beside the answer; empty if nothing is.
 
     Attributes:
         seen: how often each (verb, API group, resource) was asked for.
         refusals: errors that answer the next requests instead of their results.
+        told: kinds of which a client was told that nothing acts on them.
     """
 
     def __init__(
@@ -80,14 +84,17 @@ class KubeHttpServer:
         bookmark_s: float = 60.0,
         on_pod_deleted: Callable[[dict[str, Any], bool], object] | None = None,
         version: str = "v1.36.0",
+        warns: Callable[[dict[str, Any]], str] = lambda _item: "",
     ) -> None:
         self.api = api
+        self.warns = warns
         self.version = version
         self.on_pod_deleted = on_pod_deleted or (lambda _pod, _forced: None)
         self.access = access
         self.bookmark_s = bookmark_s
         self.seen: Counter[tuple[str, str, str]] = Counter()
         self.refusals: deque[ClusterError] = deque()
+        self.told: set[str] = set()
         self.stopping = Event()
         self._server = _Server(self)
         self._thread = Thread(target=self._server.serve_forever, name="kube-api", args=(0.05,), daemon=True)
@@ -195,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._watch(request, query)
             else:
                 status, answer = self._answer(request, query, body)
-                self._send(status, answer)
+                self._send(status, answer, self._warning(request, query, answer))
         except ClusterError as error:
             self._send(error.status or 500, _status(error))
         except RecursionError:
@@ -422,9 +429,21 @@ class _Handler(BaseHTTPRequestHandler):
         line = msgspec.json.encode(event) + b"\n"
         self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
 
-    def _send(self, status: int, answer: Any) -> None:
+    def _warning(self, request: ApiRequest, query: dict[str, str], answer: dict[str, Any]) -> str:
+        """What kubectl prints beside the answer: once of each kind, that nothing acts on it here."""
+        owner, plural = self.server.owner, request.resource
+        if request.verb not in _WRITES or request.subresource or query.get("dryRun"):
+            return ""
+        if plural not in IDLE or plural in owner.told:
+            return owner.warns(answer)
+        owner.told.add(plural)
+        return f"{RESOURCES[plural].kind} is stored and has no effect here: {IDLE[plural]}"
+
+    def _send(self, status: int, answer: Any, warning: str = "") -> None:
         body = msgspec.json.encode(answer)
         self.send_response(status)
+        if warning:
+            self.send_header("Warning", f'299 - "{warning}"')
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap_lab.api_server.api_resources import RESOURCES
+from shiplap_lab.api_server.api_resources import PLURALS, RESOURCES
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
@@ -62,6 +62,87 @@ def test_openapi_says_of_each_kind_that_the_server_validates_fields(requests: Ht
             kinds.add(path["patch"]["x-kubernetes-group-version-kind"]["kind"])
     assert kinds == {resource.kind for resource in RESOURCES.values()}
     assert requests.ask("GET", "/openapi/v3/apis/none/v1")[0] == 404
+
+
+FOLDER_OF_MANIFESTS = (
+    ("v1", "ServiceAccount", {}),
+    ("v1", "Secret", {"type": "Opaque", "data": {"key": "dmFsdWU="}}),
+    ("v1", "ConfigMap", {"data": {"a": "b"}}),
+    ("v1", "Service", {"spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}),
+    ("v1", "LimitRange", {"spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}}),
+    ("v1", "ResourceQuota", {"spec": {"hard": {"pods": "3"}}}),
+    ("apps/v1", "Deployment", {"spec": DEPLOYMENT["spec"]}),
+    (
+        "batch/v1",
+        "CronJob",
+        {
+            "spec": {
+                "schedule": "@daily",
+                "jobTemplate": {"spec": {"template": {"spec": {"containers": [CONTAINER], "restartPolicy": "Never"}}}},
+            }
+        },
+    ),
+    ("networking.k8s.io/v1", "Ingress", {"spec": {"rules": [{"host": "a.example"}]}}),
+    ("networking.k8s.io/v1", "NetworkPolicy", {"spec": {"podSelector": {}}}),
+    (
+        "autoscaling/v2",
+        "HorizontalPodAutoscaler",
+        {"spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}},
+    ),
+    ("policy/v1", "PodDisruptionBudget", {"spec": {"maxUnavailable": 1}}),
+    ("rbac.authorization.k8s.io/v1", "Role", {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}),
+    (
+        "rbac.authorization.k8s.io/v1",
+        "RoleBinding",
+        {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "o"}, "subjects": []},
+    ),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole", {"rules": []}),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", {"spec": {"group": "example.com"}}),
+    ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", {"spec": {"matchingPrecedence": 100}}),
+)
+"""Objects of the kinds that people's manifests hold beside workloads."""
+
+
+def test_every_kind_of_peoples_manifests_is_stored_listed_and_deleted(requests: HttpRequests) -> None:
+    for version, kind, body in FOLDER_OF_MANIFESTS:
+        resource = RESOURCES[PLURALS[kind]]
+        prefix = f"/apis/{version}" if resource.group else "/api/v1"
+        where = f"{prefix}/{'namespaces/shop/' if resource.namespaced else ''}{resource.plural}"
+        item = {"apiVersion": version, "kind": kind, "metadata": {"name": "o"}, **body}
+        assert requests.ask("POST", f"{where}?{STRICT}", item)[0] == 201, kind
+        found = requests.ask("GET", f"{where}/o")[1]
+        assert {field: found.get(field) for field in item if field not in ("metadata", "spec")}.items() <= item.items()
+        assert [each["metadata"]["name"] for each in requests.ask("GET", where)[1]["items"]] == ["o"]
+        assert requests.ask("DELETE", f"{where}/o")[0] == 200
+
+
+def test_what_has_no_effect_is_said_once(requests: HttpRequests) -> None:
+    where = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+    for name in ("a", "b"):
+        assert requests.ask("POST", where, {"metadata": {"name": name}, "spec": {}})[0] == 201
+    assert requests.ask("PATCH", f"{where}/a", {"spec": {"rules": []}}, "application/merge-patch+json")[0] == 200
+    (warning,) = requests.warnings
+    assert warning.startswith('299 - "Ingress is stored and has no effect here: ')
+    assert requests.ask("POST", DEPLOYMENTS, DEPLOYMENT)[0] == 201
+    assert requests.ask("POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})[0] == 201
+    assert requests.warnings == [warning]  # of what has its effect nothing is said
+
+
+def test_a_claim_without_a_class_gets_the_default_one(server: ApiServer, requests: HttpRequests) -> None:
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    requests.ask("POST", claims, {"metadata": {"name": "before"}, "spec": {}})
+    for name, default in (("plain", "false"), ("gp3", "true")):
+        marks = {"storageclass.kubernetes.io/is-default-class": default}
+        server.create("storageclasses", {"metadata": {"name": name, "annotations": marks}})
+    for name, spec in (("none", {"storageClassName": ""}), ("own", {"storageClassName": "plain"}), ("open", {})):
+        requests.ask("POST", claims, {"metadata": {"name": name}, "spec": spec})
+    found = {each["metadata"]["name"]: each["spec"] for each in requests.ask("GET", claims)[1]["items"]}
+    assert {name: spec.get("storageClassName") for name, spec in found.items()} == {
+        "before": None,
+        "none": "",
+        "own": "plain",
+        "open": "gp3",
+    }
 
 
 def test_an_applied_deployment_is_changed_by_the_patch_that_kubectl_computes(requests: HttpRequests) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiplap.errors import ClusterError
+from shiplap_lab.cluster_simulator.workloads.batch.job_runs import RUNS_S, run_of
 from shiplap_lab.cluster_simulator.workloads.garbage_collector import FOREGROUND, ORPHAN, delete
-from shiplap_lab.cluster_simulator.workloads.job_runs import RUNS_S, run_of
 from shiplap_lab.cluster_simulator.workloads.workload_labels import free_indexes, index_ranges, index_text
 from tests.builders.workloads import WorkloadWorld, job_object
 

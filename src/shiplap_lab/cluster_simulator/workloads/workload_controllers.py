@@ -10,10 +10,10 @@ from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.workloads import (
     daemon_set_rollouts,
     deployments,
-    jobs,
     replica_sets,
     stateful_sets,
 )
+from shiplap_lab.cluster_simulator.workloads.batch import cron_jobs, jobs
 from shiplap_lab.cluster_simulator.workloads.controller_client import ControllerClient
 from shiplap_lab.cluster_simulator.workloads.garbage_collector import OWNERS, GarbageCollector
 from shiplap_lab.cluster_simulator.workloads.templated_pods import template_hash
@@ -23,6 +23,7 @@ _CONTROLLERS: dict[str, Callable[[ControllerClient, Object], None]] = {
     deployments.PLURAL: deployments.reconcile_deployment,
     replica_sets.PLURAL: replica_sets.reconcile_replica_set,
     stateful_sets.PLURAL: stateful_sets.reconcile_stateful_set,
+    cron_jobs.PLURAL: cron_jobs.reconcile_cron_job,
     jobs.PLURAL: jobs.reconcile_job,
     daemon_set_rollouts.PLURAL: daemon_set_rollouts.reconcile_daemon_set,
 }

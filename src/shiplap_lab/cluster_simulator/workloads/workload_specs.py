@@ -89,6 +89,19 @@ class JobSpec(_Fields, frozen=True):
         return self.completion_mode == "Indexed"
 
 
+class CronJobSpec(_Fields, frozen=True):
+    """When Jobs begin, what happens to one that still runs then, and how many ended ones are kept."""
+
+    schedule: str
+    time_zone: str = ""
+    concurrency_policy: str = "Allow"
+    starting_deadline_seconds: int | None = None
+    """How late a Job may begin; None: however late."""
+    suspend: bool = False
+    successful_jobs_history_limit: int = 3
+    failed_jobs_history_limit: int = 1
+
+
 def amount_of(written: IntOrPercent, replicas: int, *, up: bool) -> int:
     """A number of pods, or a percentage of the replicas, rounded up or down."""
     if isinstance(written, int):

@@ -12,9 +12,9 @@ from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod, is_ready
 from shiplap.kubernetes.timestamps import epoch, rfc3339
 from shiplap_lab.api_server.changelog import Object
 from shiplap_lab.api_server.stored_pods import condition
+from shiplap_lab.cluster_simulator.workloads.batch.job_runs import run_of
 from shiplap_lab.cluster_simulator.workloads.condition_lists import condition_of, renewed
 from shiplap_lab.cluster_simulator.workloads.controller_client import ControllerClient, is_active
-from shiplap_lab.cluster_simulator.workloads.job_runs import run_of
 from shiplap_lab.cluster_simulator.workloads.templated_pods import pod_from
 from shiplap_lab.cluster_simulator.workloads.workload_labels import (
     JOB_INDEX,

@@ -1,0 +1,1 @@
+"""Jobs and CronJobs: pods that end, and when they begin."""
