@@ -599,6 +599,7 @@ class Scheduler:
                 "message": message,
                 "type": "Warning",
                 "source": {"component": NAME},
+                "firstTimestamp": moment,
                 "lastTimestamp": moment,
             },
         )

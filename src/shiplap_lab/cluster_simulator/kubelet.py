@@ -27,6 +27,9 @@ UNHEARD_S = 40.0
 """How long nothing is heard of a Node until the node lifecycle controller marks it: kube-controller-manager's default
 up to Kubernetes 1.31; later ones wait for ten seconds more."""
 
+ORPHANED_S = 40.0
+"""How long a pod outlives its Node: kube-controller-manager's pod garbage collector looks twice before it deletes."""
+
 
 class Bootable(Protocol):
     """An instance as far as its kubelet identifies itself by it."""
@@ -140,6 +143,8 @@ class Kubelets(Generic[M]):
                 self._to_visit.update(self._on_node.get(key, ()))
         elif isinstance(before, Node) and self._node_of.get(before.spec.provider_id) == key:
             del self._node_of[before.spec.provider_id]
+            if self._on_node.get(key):
+                self._events.after(ORPHANED_S, partial(self._collect, key))
 
     def _postponed(self, act: Callable[[], None]) -> bool:
         """True if the API server does not answer; then the event queue runs the act again later."""
@@ -193,6 +198,15 @@ class Kubelets(Generic[M]):
         self._delete("nodes", name)
         for pod in self.pods_of(name):
             self._delete("pods", pod.metadata.name, pod.metadata.namespace)
+
+    def _collect(self, name: str) -> None:
+        """Whoever has removed a Node has not removed its pods; no kubelet ends them any more."""
+        if self._postponed(partial(self._collect, name)):
+            return
+        self._informer.refresh()
+        if name not in self._informer.nodes:
+            for pod in self.pods_of(name):
+                self._delete("pods", pod.metadata.name, pod.metadata.namespace)
 
     def _become_unreachable(self, machine: M) -> None:
         """A finalizer holds the Node, or its removal has not been noticed: new pods keep off it."""

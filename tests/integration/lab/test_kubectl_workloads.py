@@ -288,5 +288,6 @@ def test_the_commands_of_the_tutorial_do_what_it_says(world: WorkloadWorld, kube
     assert "condition met" in shown["wait --for=condition=Available"]
     assert "rolled back" in shown["rollout undo"]
     assert "first-" in shown["describe nodes"]
+    assert len(world.names("replicasets")) == 3  # as created, with requests, with the image that was taken back
     assert len(world.names("nodes")) > nodes
     assert len(world.names()) >= 20

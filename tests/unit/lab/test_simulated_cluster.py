@@ -19,7 +19,7 @@ from shiplap.instances.catalog.ec2_catalog import (
 )
 from shiplap.kubernetes.objects import Node, Pod, Taint, is_ready
 from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration, registration
-from shiplap_lab.cluster_simulator.kubelet import UNHEARD_S
+from shiplap_lab.cluster_simulator.kubelet import ORPHANED_S, UNHEARD_S
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Delays, Machine, NodeResources
 from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
 from shiplap_lab.fakes.cluster import ApiServer
@@ -172,6 +172,29 @@ def test_a_node_that_goes_in_the_moment_in_which_it_is_marked_is_gone(monkeypatc
     monkeypatch.setattr(world.server, "patch", gone_before)
     world.cluster.step(30.0 + UNHEARD_S)
     assert world.nodes() == []
+
+
+@pytest.mark.parametrize("comes_again", [False, True])
+def test_pods_of_a_node_that_somebody_deleted_end_all_the_same(comes_again: bool) -> None:
+    """One of them is being deleted already: no kubelet is left to end it."""
+    world = World()
+    world.machines = [machine()]
+    for name in ("runs", "leaves"):
+        world.server.create("pods", pod_object(name, "500m", "1Gi", metadata={}))
+    for now in (10.0, 20.0, 21.0):
+        world.cluster.step(now)
+    node = world.server.get("nodes", "ip-10-0-0-1")
+    world.server.delete("pods", "leaves")
+    world.server.delete("nodes", "ip-10-0-0-1")
+    world.cluster.step(22.0)
+    if comes_again:
+        world.server.create("nodes", {"metadata": {"name": "ip-10-0-0-1"}, "spec": node["spec"]})
+    world.cluster.step(21.0 + ORPHANED_S)
+    assert len(world.server.list("pods").items) >= (1 if comes_again else 2)
+    world.cluster.step(22.0 + ORPHANED_S)
+    left = [item["metadata"]["name"] for item in world.server.list("pods").items]
+    assert ("runs" in left) == comes_again
+    assert comes_again or left == []
 
 
 def test_nothing_is_written_while_nothing_happens() -> None:

@@ -282,9 +282,33 @@ def test_a_selector_cannot_be_changed(world: WorkloadWorld) -> None:
 
 
 def test_two_templates_that_differ_in_empty_fields_have_one_hash() -> None:
-    sent = {"metadata": {"creationTimestamp": None, "labels": {"a": "b"}}, "spec": {"containers": [], "volumes": None}}
+    sent = {
+        "metadata": {"creationTimestamp": None, "generation": 0, "labels": {"a": "b"}},
+        "spec": {"containers": [], "volumes": None},
+    }
     assert template_hash(sent) == template_hash({"metadata": {"labels": {"a": "b"}}})
     assert template_hash(template("a")) != template_hash(template("b"))
+
+
+def test_a_template_keeps_its_hash_in_the_spelling_of_gos_types() -> None:
+    """Which `kubectl rollout undo` sends: the ReplicaSet of the template is taken up again, and none is made."""
+
+    def spelled(requests: dict[str, Any], **fields: Any) -> str:
+        return template_hash(
+            {"spec": {"containers": [{"name": "main", "resources": {"requests": requests}, **fields}]}}
+        )
+
+    written = spelled({"cpu": 0.5, "memory": "1024Mi"}, env=[{"name": "A", "value": ""}], stdin=False)
+    assert spelled({"cpu": "500m", "memory": "1Gi"}, env=[{"name": "A"}]) == written
+    others = [
+        spelled({"cpu": "501m", "memory": "1Gi"}, env=[{"name": "A"}]),
+        spelled({"cpu": "500m", "memory": "1Gi"}, env=[{"name": "A"}], securityContext={"runAsUser": 0}),
+        spelled({"cpu": "500m", "memory": "1Gi"}, env=[{"name": "A"}], securityContext={"privileged": False}),
+        spelled({"cpu": "half"}, env=[{"name": "A"}]),
+    ]
+    assert len({written, *others}) == 5
+    labelled = [{"metadata": {"labels": labels}} for labels in ({"a": ""}, {})]
+    assert template_hash(labelled[0]) != template_hash(labelled[1])
 
 
 def test_other_kinds_are_admitted_as_they_are() -> None:
