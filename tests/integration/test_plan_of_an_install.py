@@ -71,6 +71,13 @@ def test_manifests_are_those_of_the_cluster_where_its_functions_read_them(live: 
     live.http.api.apply(foreign)  # is left out
     live.http.api.apply({**pool, "metadata": {"name": "wrong"}, "spec": {**pool["spec"], "weight": "heavy"}})
     assert without_times(live.says("plan", "--cluster", "blue")) == without_times(document(decided, 0, Money(snapshot)))
+    of_foreign = msgspec.json.decode(msgspec.json.encode(pool))
+    of_foreign["metadata"]["name"] = "without-class"
+    of_foreign["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "foreign"
+    live.http.api.apply(of_foreign)  # launches nothing, and keeps no other pool from it
+    found = without_times(live.says("plan", "--cluster", "blue"))
+    snapshot, decided = live.decided()
+    assert found == without_times(document(decided, 0, Money(snapshot)))
 
 
 def test_claims_on_their_way_are_waited_for(live: LiveInstall) -> None:

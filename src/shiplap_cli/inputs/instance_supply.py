@@ -126,9 +126,12 @@ def catalogs_of(
     """
     setting = cluster_setting(cluster_inputs.cluster, cluster_inputs.state.view.daemon_sets)
     known = {node_class.metadata.name: node_class for node_class in manifests.node_classes}
+    settings = cluster_inputs.installed.settings if cluster_inputs.installed is not None else None
     catalogs = []
     for name in used_node_classes(manifests):
         if name not in known:
+            if settings is not None and settings.live_manifests:
+                continue  # as in its functions: a refused EC2NodeClass costs its own pools their launches
             pool = next(p for p in manifests.node_pools if p.spec.template.spec.node_class_ref.name == name)
             reason = f"there is no EC2NodeClass {name!r} among the manifests; give it, or a --catalog"
             raise InvalidInput("manifests", reason, document=f"NodePool/{pool.metadata.name}", field=NODE_CLASS_FIELD)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
@@ -32,6 +33,7 @@ from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine
 from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
 from shiplap_lab.dev.dev_session import announce_session
+from shiplap_lab.dev.starting_clusters import node_roles, starting_objects, warning_of_role, write_install
 from shiplap_lab.emulated_aws.emulator import ACCOUNT, AwsEmulator, DeployedStack
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
@@ -70,13 +72,14 @@ class QueueDepth(msgspec.Struct, frozen=True):
 class LocalRegion:
     """A scenario's world; a context manager that sets everything up on entry and takes it down on exit.
 
-    `tell` receives a line for each phase of the set-up.
+    `tell` receives a line for each phase of the set-up. With `live` the functions read the manifests from the API
+    servers, so that what kubectl applies counts.
     """
 
     pace = 1.0
 
-    def __init__(self, play: Play, tell: Tell) -> None:
-        self._play, self._scenario = play, play.scenario
+    def __init__(self, play: Play, tell: Tell, *, live: bool = False) -> None:
+        self._play, self._scenario, self._live = play, play.scenario, live
         elsewhere = f"it needs virtual time: `shiplap lab simulate {play.name}`"
         self._scenario.refuse(
             "`shiplap lab dev`",
@@ -276,9 +279,10 @@ class LocalRegion:
         self._prices = Prices.of(catalog)
         for cluster in self._scenario.clusters:
             self._servers[cluster.name] = ApiServer(self._clock)
+            self.apply(cluster.name, *starting_objects(self._play, cluster, live=self._live))
         endpoints = self._endpoints = {name: self._serve(name, server) for name, server in self._servers.items()}
         self._tell("deploying the stack with cdk deploy")
-        settings = self._write_settings(aws.state / "install", endpoints)
+        settings = write_install(self._play, aws.state / "install", REGION, endpoints, live=self._live)
         services = dict.fromkeys(("EC2", "SSM", "PRICING"), self._ec2.url)
         self._deployed: DeployedStack = aws.deploy(settings, services)
         self._state = DynamoState(aws.client("dynamodb"), self._deployed.state_table)
@@ -300,7 +304,8 @@ class LocalRegion:
         def deleted(pod: dict[str, Any], forced: bool) -> None:  # noqa: FBT001 - called by the server
             deletions.append(PodDeletion(msgspec.convert(pod, Pod), forced))
 
-        http = KubeHttpServer(server, on_pod_deleted=deleted).start()
+        roles = node_roles(self._play.written[cluster])
+        http = KubeHttpServer(server, on_pod_deleted=deleted, warns=partial(warning_of_role, roles=roles)).start()
         self._running.callback(http.stop)
         return http.endpoint
 
@@ -329,43 +334,16 @@ class LocalRegion:
             ],
         )
 
-    def _write_settings(self, folder: Path, endpoints: dict[str, str]) -> Path:
-        folder.mkdir(parents=True)
-        clusters = []
-        for cluster in self._scenario.clusters:
-            (folder / cluster.name).mkdir()
-            written = (msgspec.yaml.encode(item) for item in self._play.written[cluster.name])
-            (folder / cluster.name / "nodes.yaml").write_bytes(b"---\n".join(written))
-            clusters.append(
-                {
-                    "name": cluster.name,
-                    "manifests": cluster.name,
-                    "endpoint": endpoints[cluster.name],
-                    "kubernetesVersion": cluster.kubernetes_version,
-                    "serviceCIDR": "172.20.0.0/16",
-                    "vmMemoryOverheadPercent": cluster.vm_memory_overhead_percent,
-                    "reservedENIs": cluster.reserved_enis,
-                    "prefixDelegation": cluster.prefix_delegation,
-                    "watch": False,
-                }
-            )
-        path = folder / "shiplap.yaml"
-        path.write_bytes(msgspec.yaml.encode({"region": REGION, "clusters": clusters}))
-        return path
-
     def _start_clusters(self, hardware: CatalogHardware) -> None:
-        simulated = []
-        for cluster in self._scenario.clusters:
-            for item in cluster.objects:
-                self.apply(cluster.name, item)
-            simulated.append(
-                PolledCluster(
-                    self._servers[cluster.name],
-                    hardware,
-                    self._machines_of(cluster.name),
-                    version=f"v{cluster.kubernetes_version}.0",
-                )
+        simulated = [
+            PolledCluster(
+                self._servers[cluster.name],
+                hardware,
+                self._machines_of(cluster.name),
+                version=f"v{cluster.kubernetes_version}.0",
             )
+            for cluster in self._scenario.clusters
+        ]
         self._poll_instances()
         self._runner = Runner(simulated, self._clock).start()
         self._running.callback(self._runner.stop)

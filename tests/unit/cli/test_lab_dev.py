@@ -20,8 +20,9 @@ EMPTY = RegionObservation((), (), 0)
 class Stage:
     """A region that is set up in two phases."""
 
-    def __init__(self, play: Play, tell: Callable[[str], None]) -> None:
+    def __init__(self, play: Play, tell: Callable[[str], None], *, live: bool) -> None:
         self.tell = tell
+        self.live = live
 
     def __enter__(self) -> Stage:
         self.tell("starting the emulated AWS")
@@ -53,3 +54,19 @@ def test_progress_is_told_line_by_line_where_no_terminal_is(
     assert not {"\x1b", "\r"} & {*out, *told}
     assert ("Try next:" in out) == (not once and output is Format.TABLE)
     assert "flex-first" in out
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_manifests_are_objects_of_the_clusters_that_stay(
+    keep: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kubectl changes them there; a scenario alone is played as most installs are."""
+    stayed = []
+    monkeypatch.setattr(command, "LocalRegion", Stage)
+    monkeypatch.setattr(
+        command, "play_observed", lambda play, stage, show: stayed.append(stage) or played(play, stage, show)
+    )
+    monkeypatch.setattr(command, "_stay", lambda _stage: None)
+    assert command.dev(keep=keep) == 0
+    assert [stage.live for stage in stayed] == [keep]
+    assert "flex-first" in capsys.readouterr().out

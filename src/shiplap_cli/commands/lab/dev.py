@@ -42,9 +42,10 @@ def dev(
     left, the next one removes.
 
     With --keep the Region stays up after the scenario until Ctrl-C: kubectl works with the kubeconfig that is
-    named, and a page shows the dashboard's widget and follows what happens. Deployments, StatefulSets, DaemonSets and
-    Jobs make pods, at most 1000 in a cluster. Containers do nothing: one of a Job ends after ten seconds, or when the
-    `sleep` of its command does. There are no CronJobs and no autoscalers.
+    named, and a page shows the dashboard's widget and follows what happens. NodePools and EC2NodeClasses that kubectl
+    applies count. Deployments, StatefulSets, DaemonSets, Jobs and CronJobs make pods, at most 1000 in a cluster.
+    Containers do nothing: one of a Job ends after ten seconds, or when the `sleep` of its command does. Services,
+    Ingresses, HorizontalPodAutoscalers and other kinds are stored and have no effect.
 
     Example: shiplap lab dev --scenario spot-interruption
 
@@ -64,7 +65,7 @@ def dev(
         return result
 
     with ended_by_signals():
-        result = _play_live(loaded, after) if moving else _play_quietly(loaded, after)
+        result = _play_live(loaded, after, keep) if moving else _play_quietly(loaded, after, keep)
     if not keep:
         emit(result, output, lambda: _page(result, try_next=live))
     return 0 if all(result.invariants.values()) else 1
@@ -86,7 +87,7 @@ def _stay(stage: LocalRegion) -> None:
     note("taking everything down\n")
 
 
-def _play_quietly(loaded: Play, after: After) -> dev_report.DevReport:
+def _play_quietly(loaded: Play, after: After, keep: bool) -> dev_report.DevReport:
     """A line on stderr for each phase, so that stdout holds the report alone, also where no terminal draws."""
     started = time.monotonic()
     said: list[str] = []
@@ -96,14 +97,14 @@ def _play_quietly(loaded: Play, after: After) -> dev_report.DevReport:
             said.append(line)
             note(f"{time.monotonic() - started:6.1f} s  {line}\n")
 
-    with LocalRegion(loaded, tell) as stage:
+    with LocalRegion(loaded, tell, live=keep) as stage:
         return after(play_observed(loaded, stage, lambda say, _world: tell(say)), stage)
 
 
-def _play_live(loaded: Play, after: After) -> dev_report.DevReport:
+def _play_live(loaded: Play, after: After, keep: bool) -> dev_report.DevReport:
     console = SafeConsole()
     happened: list[str] = []
-    with console.status("setting up") as status, LocalRegion(loaded, status.update) as stage:
+    with console.status("setting up") as status, LocalRegion(loaded, status.update, live=keep) as stage:
         status.stop()
         with Live(console=console, refresh_per_second=4, transient=True) as picture:
 

@@ -47,7 +47,10 @@ def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> 
     result = {}
     for pool in pools:
         name = pool.spec.template.spec.node_class_ref.name
-        catalog = by_class.get(name, NodeClassCatalog(name, not_ready="there is no such EC2NodeClass"))
+        catalog = by_class.get(
+            name,
+            NodeClassCatalog(name, not_ready="there is no such EC2NodeClass, or its status says why it cannot be used"),
+        )
         not_ready = f"EC2NodeClass {name} is not ready: {catalog.not_ready}" if catalog.not_ready else ""
         rules = _rules(pool, snapshot)
         apart = bool(accepted) or probes(pool) or rules.changes_types
