@@ -227,6 +227,10 @@ def test_live_commands_read_the_install_as_it_is_deployed(
     monkeypatch.setattr(dev_session, "find_session", functools.partial(dev_session.find_session, tmp_path))
     assert says("plan", "--dev")["nodeClaims"] == []
     assert says("disrupt", "--dev", code=1)["commands"] == []
+    counted = {each["name"]: each["invocations"] for each in says("status", "--dev")["functions"]}
+    assert counted["schedule"] >= len(seen), "functions that queues invoke are counted, too"
+    checks = {each["check"] for each in says("doctor", "--dev")["findings"]}
+    assert {"functions", "queues", "catalogue"} <= checks, "and exit code 0"
 
     shown = says("top", "--dev")
     coming = {item["name"]: item for item in shown["nodes"]}
