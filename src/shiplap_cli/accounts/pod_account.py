@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from shiplap.errors import InvalidInput
-from shiplap.kubernetes.objects import Node, Pod, Toleration
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod, Toleration
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.kubernetes.taints import untolerated
 from shiplap.manifests.nodeclaim import PodReference
@@ -23,6 +23,7 @@ from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import solve
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, meets
 from shiplap_cli.accounts.claim_account import ClaimAccount, ClaimAccounts
+from shiplap_cli.accounts.present_place import PresentPlace, place_in_words, present_place_of
 from shiplap_cli.accounts.smallest_changes import ChangeProposal, change_proposals
 from shiplap_cli.output import Printed
 
@@ -72,7 +73,10 @@ class PodPlacement(Printed, frozen=True):
 
 
 class PodAccount(Printed, frozen=True):
-    """`state` is placed, unschedulable, ignored, asleep or running; all else is placed before templates and nodes."""
+    """`state` is placed, unschedulable, ignored, asleep or running; all else is placed before templates and nodes.
+
+    `present` is the place of a pod that is on a node.
+    """
 
     pod: str
     state: str
@@ -83,6 +87,7 @@ class PodAccount(Printed, frozen=True):
     templates: tuple[TemplateAccount, ...] = msgspec.field(default=(), name="lanes")
     nodes: tuple[NodeSetAccount, ...] = ()
     changes: tuple[ChangeProposal, ...] = ()
+    present: PresentPlace | None = None
 
 
 def pod_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
@@ -115,7 +120,11 @@ def pod_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
         (pod_class for pod_class in compiled.classes if any(member.key == key for member in pod_class.members)), None
     )
     if pod_class is None:
-        return PodAccount(key, "running", _why_not_planned(pod))
+        if pod.spec.node_name and pod.status.phase not in TERMINAL_PHASES and not pod.metadata.deletion_timestamp:
+            present = present_place_of(snapshot, pod)
+            return PodAccount(key, "running", place_in_words(present), present=present)
+        ended = f"has ended ({pod.status.phase}) or is being deleted: there is nothing to plan"
+        return PodAccount(key, "running", ended)
     left = next((entry for entry in decided.unschedulable if entry.pod.key == key), None)
     home = _placement_of(compiled, decided, key)
     explainer = Explainer(compiled, packing)
@@ -139,12 +148,6 @@ def _unknown_pod(key: str, known: Sequence[str]) -> str:
     near += [other for other in known if other.partition("/")[2] == key.partition("/")[2] and other not in near][:3]
     hint = f"; did you mean {', '.join(near)}?" if near else f"; it has {len(known)} pods"
     return f"there is no pod {key} in this cluster state{hint}"
-
-
-def _why_not_planned(pod: Pod) -> str:
-    if pod.spec.node_name:
-        return f"runs on node {pod.spec.node_name}, which is not on its way out: there is nothing to plan"
-    return f"has ended ({pod.status.phase}) or is being deleted: there is nothing to plan"
 
 
 def _demands_of(pod: Pod, pod_class: PodClass) -> PodDemands:

@@ -19,6 +19,7 @@ from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.accounts.claim_account import ClaimAccount, ClaimAccounts
 from shiplap_cli.accounts.node_account import NodeAccount
 from shiplap_cli.accounts.pod_account import PodAccount
+from shiplap_cli.accounts.present_place import PresentPlace
 from shiplap_cli.money import Money, dollars, hour_and_month, hourly_text, per_hour_and_month
 from shiplap_cli.output import counted, grouped, plain_table, summary, titled_table
 from shiplap_cli.policy_views import launch_remarks
@@ -223,6 +224,8 @@ def account_page(account: PodAccount, price: Price = UNKNOWN_PRICE) -> Renderabl
         head = "smallest change" if not number else "or"
         parts.append(Text.assemble((f"{head}: ", "green"), " and ".join(proposal.changes), f"  → {proposal.place}"))
     parts.append(Text())
+    if account.present is not None and account.present.meets:
+        parts += [_met(account.present), Text()]
     if account.asked is not None:
         parts += [_demands(account), Text()]
     if account.home is not None:
@@ -240,6 +243,13 @@ def account_page(account: PodAccount, price: Price = UNKNOWN_PRICE) -> Renderabl
             table.add_row(str(group.nodes), Text(group.verdict), ", ".join(group.examples))
         parts.append(table)
     return Group(*parts)
+
+
+def _met(present: PresentPlace) -> RenderableType:
+    table = _grid()
+    for number, demand in enumerate(present.meets):
+        _row(table, "" if number else "meets", demand)
+    return table
 
 
 def _demands(account: PodAccount) -> RenderableType:

@@ -123,6 +123,30 @@ def test_a_node_that_is_taken_away() -> None:
     assert "takes the place of what goes" in lines(story)
 
 
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_node_that_has_left_is_told_of_when_and_why(expired: bool) -> None:
+    """Table `state` keeps its claim for a while; then records are all that knows the node."""
+    stage = oversized()
+    (old,) = stage.claims()
+    while old.name in {claim.name for claim in stage.claims()}:
+        stage.minutes(1)
+    if expired:
+        stage.state.expire(stage.clock.now() + 365 * 86_400)
+        assert stage.state.claim(stage.name, old.name) is None
+    told = teller(stage)
+    story = told.claim(old.node_name)
+    text = lines(story)
+    assert "to be removed: Underutilized" in text
+    assert story == told.claim(old.name)
+    assert story == told.claim(old.instance_id)
+    assert story is not None
+    assert story.state.startswith("Gone" if not expired else "gone: ")
+    assert told.claim("of-nobody") is None
+    other = msgspec.structs.replace(told._sources, cluster="other")
+    assert HistoryReader(other).claim(old.name) is None
+    assert HistoryReader(other).claim(old.instance_id) is None
+
+
 def test_records_of_other_versions_and_too_many_are_said() -> None:
     stage = Stage()
     stage.add_pods(1)

@@ -145,6 +145,36 @@ def test_pods_that_are_not_planned(files: Path, shiplap: Shiplap, name: str, sta
     assert words in account["message"]
 
 
+def test_a_pod_on_a_node_is_told_where_since_when_and_what_the_node_meets(files: Path, shiplap: Shiplap) -> None:
+    bound = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-31T11:00:00Z"}]
+    terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]} for zone in ("z9", "z1")]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    tolerated = [{"key": "team", "operator": "Exists"}]
+    spec = {"nodeName": "here", "nodeSelector": {ZONE: "z1"}, "affinity": affinity, "tolerations": tolerated}
+    running = {**pod("running", "100m", **spec), "status": {"phase": "Running", "conditions": bound}}
+    tainted = {**HERE, "spec": {"taints": [{"key": "team", "value": "web", "effect": "NoSchedule"}]}}
+    (files / "state.json").write_text(listed(running, tainted))
+    account = explained(files, "web/running", shiplap)
+    assert account["message"] == (
+        "runs on node here since 2026-01-31T11:00:00Z, which was there: none was launched for it"
+    )
+    assert account["present"] == {
+        "node": "here",
+        "since": "2026-01-31T11:00:00Z",
+        "claim": "",
+        "meets": [
+            "cpu 0.1 of 0.5",
+            "pods 1 of 3",
+            f"label {ZONE}=z1",
+            f"{ZONE} In [z1]",
+            "tolerates team=web:NoSchedule",
+        ],
+    }
+    page = shiplap.page("explain", "pod", "web/running", *from_files(files))
+    assert "none was launched for it" in page
+    assert "meets cpu 0.1 of 0.5" in " ".join(page.split())
+
+
 def test_a_flight_record_gives_the_same_account(files: Path, shiplap: Shiplap) -> None:
     expected = explained(files, "web/huge", shiplap, code=1)
     sources = Sources(

@@ -218,14 +218,32 @@ class HistoryReader:
 
     def claim(self, name: str) -> History | None:
         """A claim, by its own name or that of its node or instance; None when there is none."""
-        claim = self._claims.get(name) or next(
-            (each for each in self._claims.values() if name in (each.node_name, each.instance_id)), None
-        )
+        claim = next((each for each in self._claims.values() if name in _names_of(each)), None) or self._kept(name)
         if claim is None:
-            return None
+            return self._recorded_claim(name)
         entries = [*self._claim_entries(claim), *self._disruption_entries(claim)]
         standing = claim_status(claim, self._sources.now).removeprefix(f"{claim.name} is ")
         return self._history("claim", claim.name, standing, entries)
+
+    def _kept(self, name: str) -> NodeClaim | None:
+        """A claim that is Gone: table `state` keeps it for a while."""
+        state, cluster = self._sources.state, self._sources.cluster
+        found = state.claim(cluster, name) or (state.claim_of_instance(name) if name.startswith("i-") else None)
+        return found if found is not None and found.cluster == cluster else None
+
+    def _recorded_claim(self, name: str) -> History | None:
+        """A claim that only records know any more, or a node by whose name table `state` does not look."""
+        for _, recorded in self._recent_records():
+            for claim in recorded.snapshot.claims if recorded.snapshot is not None else ():
+                if name not in _names_of(claim):
+                    continue
+                if self._kept(claim.name) is not None:
+                    return self.claim(claim.name)
+                at = recorded.outline.at
+                standing = f"gone: the decision of {rfc3339_or_empty(at)} was the last one that saw it, {claim.state}"
+                entries = [*self._claim_entries(claim, at), *self._disruption_entries(claim)]
+                return self._history("claim", claim.name, standing, entries)
+        return None
 
     def pool(self, name: str) -> History | None:
         """A pool's claims, failures and decisions; None when nothing is known of it."""
@@ -267,7 +285,8 @@ class HistoryReader:
     def _history(self, kind: str, name: str, state: str, entries: Iterable[HistoryEntry]) -> History:
         return History(kind, name, state, _in_order(entries), tuple(self._unseen))
 
-    def _claim_entries(self, claim: NodeClaim) -> Iterator[HistoryEntry]:
+    def _claim_entries(self, claim: NodeClaim, at: float | None = None) -> Iterator[HistoryEntry]:
+        """Yield the events of a claim as it was at a moment; without one, as it is now."""
         if claim.cause.first_event_at:
             heard = (
                 (f"event {claim.cause.event_id}: the functions' logs have it as event_id",)
@@ -294,7 +313,8 @@ class HistoryReader:
         learned = self._learned(claim)
         if learned is not None:
             yield learned_capacity_entry(claim, learned)
-        yield HistoryEntry(rfc3339_or_empty(claim.changed_at), claim_status(claim, self._sources.now))
+        status = claim_status(claim, self._sources.now if at is None else at)
+        yield HistoryEntry(rfc3339_or_empty(claim.changed_at), status)
 
     def _decision_of(self, claim: NodeClaim) -> tuple[str, PlannedClaim | Recorded | None]:
         """The record of the decision that made a claim: looked for backwards from when the claim was written."""
@@ -369,6 +389,10 @@ class HistoryReader:
         known = self._sources.capacity.learned([claim.known_instance.ami])
         key = (claim.known_instance.type, claim.known_instance.kubelet_hash)
         return next((entry for entry in known if (entry.instance_type, entry.kubelet_hash) == key), None)
+
+
+def _names_of(claim: NodeClaim) -> frozenset[str]:
+    return frozenset((claim.name, claim.node_name, claim.instance_id)) - {""}
 
 
 def _in_order(entries: Iterable[HistoryEntry]) -> tuple[HistoryEntry, ...]:

@@ -68,6 +68,13 @@ def require_known(history: History | None, kind: str, name: str, names: Sequence
     raise InvalidInput(kind, f"the install knows no {kind} {name}; {hint}")
 
 
+_NOTHING = {
+    True: "no decision about it was written down: a pod that finds room on a node needs none",
+    False: "nothing was written down of it",
+}
+"""What it means that nothing is recorded, of a pod and of all else."""
+
+
 def history_page(history: History) -> RenderableType:
     """The present state, then the events, each with the id of its record."""
     parts: list[RenderableType] = [
@@ -85,6 +92,6 @@ def history_page(history: History) -> RenderableType:
             lines.add_row("", Padding(Text(f"record {entry.record}", style="cyan", overflow="fold"), (0, 0, 0, 2)))
         parts.append(lines)
     if not history.entries:
-        parts.append(Text("nothing was written down of it; --since HOURS looks further back"))
+        parts.append(Text(f"{_NOTHING[history.kind == 'pod']}; --since HOURS looks further back"))
     parts += map(warning_line, history.unseen)
     return Group(*parts)
