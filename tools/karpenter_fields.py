@@ -39,7 +39,7 @@ NOT_READ = {
 """Kinds without effect, and the reason."""
 
 
-NO_REBOOTS = "without effect: Shiplap replaces sick nodes and reboots none"
+NO_REBOOTS = "without effect: table `state` has the reboots of a claim"
 ANNOTATIONS = {
     "karpenter.sh/do-not-disrupt": "read on pods, Nodes and the template of a NodePool; without effect on a NodeClaim",
     "karpenter.sh/do-not-repair": "read on Nodes and NodeClaims, and on the template of a NodePool",

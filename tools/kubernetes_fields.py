@@ -266,9 +266,17 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
         ),
         without_effect("kube-scheduler scores nodes that have an image, it refuses none", "images"),
         without_effect("VolumeAttachments are read instead", "volumesAttached", "volumesInUse"),
-        without_effect("labels of the node have what scheduling needs of it", "nodeInfo"),
+        read("whether a node has been rebooted", "nodeInfo"),
         without_effect(
             _NOT_SCHEDULED_BY, "addresses", "config", "daemonEndpoints", "features", "phase", "runtimeHandlers"
+        ),
+    ),
+    "NodeSystemInfo": (
+        read("whether a node has been rebooted", "bootID"),
+        without_effect(
+            "labels of the node have what scheduling needs of it",
+            *("architecture", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion"),
+            *("machineID", "operatingSystem", "osImage", "runningInUserNamespace", "swap", "systemUUID"),
         ),
     ),
     "NodeCondition": (

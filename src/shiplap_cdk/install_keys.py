@@ -269,7 +269,7 @@ class ClusterDocument(_Part, frozen=True):
     node_repair: Annotated[bool, _key("Sick nodes are replaced.")] = True
     repair_policies: Annotated[
         tuple[RepairPolicy, ...],
-        _key("How long bad conditions of nodes are waited out, by reason; before the built-in policies."),
+        _key("How long bad conditions are waited out, by reason, and what follows; before the built-in policies."),
     ] = ()
     dry_run: Annotated[bool, _key("Check with EC2 that launches are allowed, before pods depend on it.")] = True
     zonal_shift: Annotated[

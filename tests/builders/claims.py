@@ -42,7 +42,7 @@ def changes(claim: NodeClaim, **fields: Any) -> ClaimChanges:
     """Return the changes with which `advance` gives these fields of the claim, or of its parts, these values."""
     own = {name: value for name, value in fields.items() if name in NodeClaim.__struct_fields__}
     after = with_fields(claim, **fields)
-    parts = {name: getattr(after, name) for name in ("plan", "launch", "instance")}
+    parts = {name: getattr(after, name) for name in ("plan", "launch", "instance", "reboots")}
     return cast(ClaimChanges, own | {name: part for name, part in parts.items() if part != getattr(claim, name)})
 
 

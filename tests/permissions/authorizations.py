@@ -161,10 +161,13 @@ def _delete_launch_template(params: Params, lookup: Lookup) -> Iterator[Request]
     yield of("ec2:DeleteLaunchTemplate", resource, _existing(lookup.tags_of(name)))
 
 
-def _terminate(params: Params, lookup: Lookup) -> Iterator[Request]:
-    for name in params["InstanceIds"]:
-        resource = arn("ec2", lookup.region, f"instance/{name}")
-        yield of("ec2:TerminateInstances", resource, _existing(lookup.tags_of(name)))
+def _on_instances(action: str) -> Callable[[Params, Lookup], Iterator[Request]]:
+    def requests(params: Params, lookup: Lookup) -> Iterator[Request]:
+        for name in params["InstanceIds"]:
+            resource = arn("ec2", lookup.region, f"instance/{name}")
+            yield of(f"ec2:{action}", resource, _existing(lookup.tags_of(name)))
+
+    return requests
 
 
 def _create_tags(params: Params, lookup: Lookup) -> Iterator[Request]:
@@ -313,7 +316,7 @@ _SPECIAL: dict[tuple[str, str], Callable[[Params, Lookup], Iterator[Request]]] =
     ("ec2", "RunInstances"): _run_instances,
     ("ec2", "CreateLaunchTemplate"): _create_launch_template,
     ("ec2", "DeleteLaunchTemplate"): _delete_launch_template,
-    ("ec2", "TerminateInstances"): _terminate,
+    **{("ec2", name): _on_instances(name) for name in ("RebootInstances", "TerminateInstances")},
     ("ec2", "CreateTags"): _create_tags,
     ("dynamodb", "TransactWriteItems"): _transaction,
     **{("dynamodb", name): _on_table(name) for name in ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")},

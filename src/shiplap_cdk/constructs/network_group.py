@@ -14,6 +14,7 @@ from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
 from shiplap.aws.instance_profiles import identity_path
+from shiplap.disruption.repair.repair_policies import REBOOT
 from shiplap_cdk.constructs import lambda_functions as specifications
 from shiplap_cdk.constructs import permissions
 from shiplap_cdk.constructs.cluster_stack import node_roles
@@ -85,6 +86,7 @@ class Common(NamedTuple):
             of_install=keys_of_install(self.document),
             policies=_sorted(name for cluster in clusters for name in cluster.settings.policies_on),
             ec2_principals=ec2_principals(self.document.region),
+            reboots=any(policy.action == REBOOT for cluster in clusters for policy in cluster.document.repair_policies),
         )
 
 

@@ -54,7 +54,7 @@ class PolicyTargets(NamedTuple):
     kubeconfigs; `metrics_secret` is that with the headers for a collector of metrics, if any. `has_live_manifests` says
     that some cluster's manifests are read from its API server, `policies` names the optional features that a
     cluster has on, `of_install` the keys that features have beside those of clusters. `ec2_principals` are EC2's names
-    as a service.
+    as a service. With `reboots` some cluster has sick nodes rebooted.
     """
 
     storage: InstallStorage
@@ -75,6 +75,7 @@ class PolicyTargets(NamedTuple):
     policies: tuple[str, ...]
     of_install: Mapping[str, Any]
     ec2_principals: tuple[str, ...]
+    reboots: bool = False
 
 
 class ItemizedStatement(NamedTuple):
@@ -121,7 +122,7 @@ def lifecycle(targets: PolicyTargets) -> Statements:
         _allow("Remind", ["sqs:SendMessage"], targets.timers),
         _allow(
             "EndOurInstances",
-            ["ec2:TerminateInstances"],
+            ["ec2:TerminateInstances", *(["ec2:RebootInstances"] if targets.reboots else [])],
             [f"{_OURS}:instance/*"],
             _found(targets),
         ),

@@ -23,6 +23,9 @@ from shiplap_lab.cluster_simulator.informer import Informer, Kept
 _RETRY_S = 5.0
 """When a kubelet or controller tries again that could not reach the API server, or whose Node's name is taken."""
 
+REBOOT_S = 60.0
+"""How long a machine takes from the request for a reboot until its kubelet reports again."""
+
 UNHEARD_S = 40.0
 """How long nothing is heard of a Node until the node lifecycle controller marks it: kube-controller-manager's default
 up to Kubernetes 1.31; later ones wait for ten seconds more."""
@@ -89,6 +92,7 @@ class Kubelets(Generic[M]):
         self._server, self._informer, self._events, self._nodes = server, informer, events, nodes
         self._is_down = is_down
         self._ended: set[str] = set()
+        self._boots: dict[str, int] = {}
         self._node_of: dict[str, str] = {}
         self._on_node: dict[str, dict[str, Pod]] = {}
         self._to_visit: set[str] = set()
@@ -108,6 +112,12 @@ class Kubelets(Generic[M]):
         self._ended.add(machine.provider_id)
         self._events.after(self._nodes.node_gone_s, partial(self._remove_node, machine))
         self._events.after(UNHEARD_S, partial(self._become_unreachable, machine))
+
+    def reboot(self, machine: M) -> None:
+        """A machine restarts: its Node is not Ready until its kubelet reports another boot. Its pods stay on it."""
+        self._boots[machine.id] = self._boots.get(machine.id, 1) + 1
+        self._shut_down(machine)
+        self._events.after(REBOOT_S, partial(self._start_again, machine))
 
     def pods_of(self, node: str) -> list[Pod]:
         """Pods bound to a node, by name, as of the last look."""
@@ -158,7 +168,9 @@ class Kubelets(Generic[M]):
         if machine.provider_id in self._ended or self._postponed(again):
             return
         try:
-            node = self._server.create("nodes", self._nodes.node_object(machine, self._events.now()))
+            made = self._nodes.node_object(machine, self._events.now())
+            made["status"].setdefault("nodeInfo", {})["bootID"] = self._boot_of(machine)
+            node = self._server.create("nodes", made)
         except InvalidInput as error:
             self.broken[machine.id] = str(error)
             return
@@ -185,6 +197,41 @@ class Kubelets(Generic[M]):
         left = [taint for taint in taints if taint["key"] != labels.NOT_READY_TAINT]
         if left != taints:
             self._server.patch("nodes", name, {"spec": {"taints": left}})
+
+    def _boot_of(self, machine: M) -> str:
+        return f"{machine.id}-{self._boots.get(machine.id, 1)}"
+
+    def _shut_down(self, machine: M) -> None:
+        """The kubelet says so as its last word, and the node lifecycle controller adds the taint."""
+        if machine.provider_id in self._ended or self._postponed(partial(self._shut_down, machine)):
+            return
+        self._informer.refresh()
+        name = self._node_of.get(machine.provider_id)
+        if name is None:
+            return
+        said = condition("Ready", "False", rfc3339(self._events.now()), "KubeletNotReady", "node is shutting down")
+        status = {"status": {"conditions": [said]}}
+        try:
+            node = self._server.patch("nodes", name, status, strategic=True, subresource="status")
+            other = [taint for taint in node["spec"].get("taints", []) if taint["key"] != labels.NOT_READY_TAINT]
+            not_ready = {"key": labels.NOT_READY_TAINT, "effect": "NoSchedule"}
+            self._server.patch("nodes", name, {"spec": {"taints": [*other, not_ready]}})
+        except ObjectNotFound:
+            return  # somebody removed the Node already
+
+    def _start_again(self, machine: M) -> None:
+        if machine.provider_id in self._ended or self._postponed(partial(self._start_again, machine)):
+            return
+        self._informer.refresh()
+        name = self._node_of.get(machine.provider_id)
+        if name is None:
+            return
+        info = {"status": {"nodeInfo": {"bootID": self._boot_of(machine)}}}
+        try:
+            self._server.patch("nodes", name, info, strategic=True, subresource="status")
+        except ObjectNotFound:
+            return  # somebody removed the Node already
+        self._become_ready(machine, name)
 
     def _remove_node(self, machine: M) -> None:
         if self._postponed(partial(self._remove_node, machine)):

@@ -27,7 +27,10 @@ from shiplap_lab.scenarios.scenario import node_memory
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """An EC2 instance as its kubelet knows it. `launched_at` in epoch seconds, `user_data` decoded."""
+    """An EC2 instance as its kubelet knows it. `launched_at` in epoch seconds, `user_data` decoded.
+
+    `reboots` counts how often EC2 has restarted it.
+    """
 
     id: str
     instance_type: str
@@ -37,6 +40,7 @@ class Machine(msgspec.Struct, frozen=True):
     running: bool = True
     private_dns: str = ""
     user_data: str = ""
+    reboots: int = 0
 
     @property
     def node_name(self) -> str:

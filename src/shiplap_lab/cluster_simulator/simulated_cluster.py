@@ -141,6 +141,10 @@ class PolledCluster:
             self._running[name] = running[name]
             self._cluster.kubelets.boot(running[name], since=running[name].launched_at)
         self._events.advance(now)
+        for name, machine in sorted(running.items()):
+            if machine.reboots > self._running[name].reboots:
+                self._running[name] = machine
+                self._cluster.kubelets.reboot(machine)
         if controllers:
             self._cluster.step()
         else:

@@ -409,6 +409,7 @@ def _machine(instance: EmulatedInstance) -> Machine:
         running=instance.state == "running",
         private_dns=instance.private_dns,
         user_data=instance.user_data,
+        reboots=instance.reboots,
     )
 
 

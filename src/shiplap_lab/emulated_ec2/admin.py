@@ -180,6 +180,7 @@ def _shown(instance: Any) -> EmulatedInstance:
         instance_profile=getattr(instance, "shiplap_profile", ""),
         tags={tag["key"]: tag["value"] for tag in instance.get_tags()},
         user_data=decoded(instance.user_data),
+        reboots=getattr(instance, "shiplap_reboots", 0),
     )
 
 

@@ -44,7 +44,10 @@ class EmulatedImage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 
 class EmulatedInstance(msgspec.Struct, frozen=True, rename="camel"):
-    """One instance as the region knows it; `launched_at` in epoch seconds, `user_data` decoded."""
+    """One instance as the region knows it; `launched_at` in epoch seconds, `user_data` decoded.
+
+    `reboots` counts how often it was rebooted.
+    """
 
     id: str
     instance_type: str
@@ -59,6 +62,7 @@ class EmulatedInstance(msgspec.Struct, frozen=True, rename="camel"):
     instance_profile: str
     tags: dict[str, str]
     user_data: str
+    reboots: int = 0
 
 
 _INSTANCES = msgspec.json.Decoder(tuple[EmulatedInstance, ...])

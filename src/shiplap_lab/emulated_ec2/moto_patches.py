@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from moto.core.constants import MISSING
-from moto.core.responses import ActionResult
+from moto.core.responses import ActionResult, EmptyResult
 from moto.core.serialize import AttributePickerContext, XFormedAttributePicker
 from moto.core.utils import get_value
 from moto.ec2.exceptions import EC2ClientError
@@ -63,6 +63,7 @@ _REPLACED = (
     "create_launch_template",
     "run_instances",
     "terminate_instances",
+    "reboot_instances",
     "describe_instances",
     "describe_instance_types",
     "describe_spot_price_history",
@@ -168,6 +169,7 @@ def _replacements(behaviour: Behaviour, original: dict[str, _Answer]) -> dict[st
         "create_launch_template": _create_launch_template(behaviour, original["create_launch_template"]),
         "run_instances": _run_instances(behaviour, original["run_instances"]),
         "terminate_instances": _terminate_instances(behaviour, original["terminate_instances"]),
+        "reboot_instances": _reboot_instances(behaviour),
         "describe_instances": _describe_instances(behaviour, original["describe_instances"]),
         "describe_instance_types": _describe_instance_types,
         "describe_spot_price_history": _describe_spot_price_history(behaviour),
@@ -318,6 +320,25 @@ def _terminate_instances(behaviour: Behaviour, original: _Answer) -> _Answer:
             return answer
 
     return terminate_instances
+
+
+def _reboot_instances(behaviour: Behaviour) -> _Answer:
+    """Count the reboots of each instance: who plays its kubelet reports another boot then."""
+
+    def reboot_instances(self: Any) -> Any:
+        self.error_on_dryrun()
+        with behaviour.lock:
+            settle(behaviour, self.ec2_backend.all_instances())
+            chosen = self.ec2_backend.get_multi_instances_by_id(self._get_param("InstanceIds") or [])
+            for instance in chosen:
+                if instance.state != "running":
+                    wrong = f"The instance '{instance.id}' is not in a state from which it can be rebooted."
+                    raise EC2ClientError("IncorrectInstanceState", wrong)
+            for instance in chosen:
+                instance.shiplap_reboots = getattr(instance, "shiplap_reboots", 0) + 1
+            return EmptyResult()
+
+    return reboot_instances
 
 
 def _describe_instances(behaviour: Behaviour, original: _Answer) -> _Answer:

@@ -57,6 +57,7 @@ class FakeCompute:
         not_ready: an error per NodeClass that `resolve` raises, until removed.
         describe_lag_s: seconds until describing sees a launch or a termination.
         on_launch: called with each new instance, its request and the override that was taken.
+        on_reboot: called with each instance that is rebooted.
         launches: every instance ever started, in order.
         requests: every request for a fleet that was not a repetition, in order.
         templates: when the launch template of each (cluster, NodePool) was made.
@@ -89,6 +90,7 @@ class FakeCompute:
         self.rehearsed: list[FleetRequest] = []
         self.describe_lag_s = 0.0
         self.on_launch: list[Callable[[Instance, FleetRequest, FleetOverride], None]] = []
+        self.on_reboot: list[Callable[[Instance], object]] = []
         self.launches: list[Instance] = []
         self.requests: list[FleetRequest] = []
         self.templates: dict[tuple[str, str], float] = {}
@@ -250,6 +252,15 @@ class FakeCompute:
                     continue
                 self._instances[instance_id] = msgspec.structs.replace(found, state="terminated")
                 self._ended_at[instance_id] = self._clock.now()
+
+    def reboot(self, cluster: str, instance_id: str) -> None:
+        """Tell `on_reboot`; an instance that has ended, or is somebody else's, is refused as a missing one."""
+        with self._faults.effect("compute.reboot"):
+            found = self._instances.get(instance_id)
+            if found is None or found.cluster != cluster or found.state in _GONE or self._is_foreign(found):
+                raise AwsError(f"could not reboot {instance_id}: it is gone", code="InvalidInstanceID.NotFound")
+            for listener in self.on_reboot:
+                listener(found)
 
     def alive(self) -> tuple[Instance, ...]:
         """Every instance that has not ended, whether or not describing shows it yet."""

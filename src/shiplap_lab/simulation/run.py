@@ -204,6 +204,7 @@ class Simulation:
             scenario.installs[0],
         )
         self.compute.on_launch.append(self._launched)
+        self.compute.on_reboot.append(self._rebooted)
         served = [with_live_manifests(cluster) for cluster in settings] if scenario.live_manifests else settings
         self.installs = {
             name: SimulatedInstall(
@@ -554,6 +555,10 @@ class Simulation:
             kind.launched(instance)
         if self._manifest_promises is not None:
             self._manifest_promises.launched(instance)
+
+    def _rebooted(self, instance: Instance) -> None:
+        self.trace.record("rebooted", instance=instance.id)
+        self.clusters[instance.cluster].kubelets.reboot(instance)
 
     def _instance_ended(self, instance_id: str) -> None:
         if instance_id in self.ended:

@@ -24,12 +24,17 @@ class Bench(Protocol):
     def leave(self, count: int, instance_type: str, zone: str, capacity_type: str = "on-demand") -> None: ...
     def lag(self, seconds: float) -> None: ...
     def advance(self, seconds: float) -> None: ...
+    def reboots(self) -> list[str]:
+        """Ids of the instances that were rebooted, each as often as it was."""
+        ...
 
 
 class FakeBench:
     def __init__(self) -> None:
         self._clock = FakeClock(1_700_000_000.0)
         self._fake = FakeCompute(self._clock, zones=ZONES)
+        self._rebooted: list[str] = []
+        self._fake.on_reboot.append(lambda instance: self._rebooted.append(instance.id))
 
     def compute(self, cluster: str = "demo", install: str = "shiplap") -> Compute:
         return self._fake if install == self._fake.install else self._fake.beside(install)
@@ -42,6 +47,9 @@ class FakeBench:
 
     def advance(self, seconds: float) -> None:
         self._clock.advance(seconds)
+
+    def reboots(self) -> list[str]:
+        return self._rebooted
 
 
 class EmulatorBench:
@@ -61,6 +69,9 @@ class EmulatorBench:
 
     def advance(self, seconds: float) -> None:
         self._region.control.advance(seconds)
+
+    def reboots(self) -> list[str]:
+        return [item.id for item in self._region.control.instances() for _ in range(item.reboots)]
 
 
 @pytest.fixture(scope="module")
@@ -353,3 +364,20 @@ def test_several_instances_are_ended_at_once_and_only_ours(bench: Bench) -> None
     compute.terminate("demo")
     compute.terminate("demo", *ids)
     assert compute.instances("demo") == ()
+
+
+def test_an_instance_of_ours_is_rebooted_and_no_other(bench: Bench) -> None:
+    compute = bench.compute()
+    instance, other = (launched(compute.launch(request_for(compute, claim=name))) for name in ("a-1", "a-2"))
+    compute.reboot("demo", instance.id)
+    assert bench.reboots() == [instance.id]
+    for cluster, instance_id in (("another", other.id), ("demo", "i-0123456789abcdef0")):
+        with pytest.raises(AwsError) as refused:
+            compute.reboot(cluster, instance_id)
+        assert refused.value.code == "InvalidInstanceID.NotFound"
+    with pytest.raises(AwsError):
+        bench.compute(install="theirs").reboot("demo", other.id)
+    compute.terminate("demo", other.id)
+    with pytest.raises(AwsError):
+        compute.reboot("demo", other.id)
+    assert bench.reboots() == [instance.id]

@@ -229,6 +229,7 @@ class Stage:
                     "capacity": format_resources(capacity),
                     "allocatable": format_resources(allocatable),
                     "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+                    "nodeInfo": {"bootID": f"boot-{instance.id}"},
                 },
             },
         )

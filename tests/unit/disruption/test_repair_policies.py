@@ -116,6 +116,7 @@ def test_built_in_policies_are_valid() -> None:
         (RepairPolicy("Ready", "false"), "status"),
         (RepairPolicy("Ready", tolerated="soon"), "tolerated"),
         (RepairPolicy("Ready", tolerated="-1m"), "tolerated"),
+        (RepairPolicy("Ready", action="reboot"), "action"),
     ],
 )
 def test_invalid_fields_are_named(policy: RepairPolicy, field: str) -> None:
@@ -138,3 +139,22 @@ def test_three_nodes_make_an_ami_suspicious() -> None:
     assert sick_amis(noted, {"a": "ami-1", "c": "ami-2"}) == frozenset(), "known already"
     assert sick_amis(noted, {"d": "ami-1"}) == {"ami-1"}
     assert sick_amis({}, {"d": "", "e": "", "f": ""}) == frozenset()
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(0, 3), (300, 3), (301, 4), (3000, 30)])
+def test_of_an_ami_with_many_nodes_a_share_has_to_be_sick(nodes: int, most: int) -> None:
+    noted = {f"{number:02}": SickNote("ami-1", NOW) for number in range(most - 1)}
+    assert sick_amis(noted, {}, {"ami-1": nodes, "ami-2": 1}) == frozenset()
+    assert sick_amis(noted, {"more": "ami-1"}, {"ami-1": nodes}) == {"ami-1"}
+
+
+def test_after_a_reboot_conditions_are_waited_out_anew() -> None:
+    reboots = RepairPolicy("Ready", "False", ".*", "10m", action="Reboot")
+    node = with_condition("Ready", "KubeletNotReady", for_s=3600)
+    assert sick_condition(node, (reboots,), NOW, NOW - 599) is None
+    found = sick_condition(node, (reboots,), NOW, NOW - 600)
+    assert found is not None
+    assert found.reboots
+    both = sick_condition(node, (reboots, RepairPolicy("Ready", "False", ".*", "1m")), NOW)
+    assert both is not None
+    assert not both.reboots

@@ -197,6 +197,28 @@ def test_pods_of_a_node_that_somebody_deleted_end_all_the_same(comes_again: bool
     assert comes_again or left == []
 
 
+def test_a_machine_that_is_rebooted_comes_back_with_another_boot_and_its_pods() -> None:
+    world = World()
+    world.server.create("pods", pod_object("web", "500m", "1Gi", metadata={}))
+    world.machines = [machine(launched_at=10.0), machine(2, launched_at=10.0)]
+    for moment in (0.0, 20.0, 25.0, 26.0):
+        world.cluster.step(moment)
+    before = {node.metadata.name: node.status.node_info.boot_id for node in world.nodes()}
+    home = world.pod("web").spec.node_name
+    number = 1 if home.endswith("-1") else 2
+    assert len(set(before.values())) == 2
+    world.machines = [machine(one, launched_at=10.0, reboots=int(one == number)) for one in (1, 2)]
+    for moment in (30.0, 89.0):
+        world.cluster.step(moment)
+        ready = {node.metadata.name: is_ready(node.status) for node in world.nodes()}
+        assert [name for name in before if not ready[name]] == [home]
+    world.cluster.step(90.0)
+    after = {node.metadata.name: node.status.node_info.boot_id for node in world.nodes()}
+    assert [name for name in before if after[name] != before[name]] == [home]
+    assert all(is_ready(node.status) and not node.spec.taints for node in world.nodes())
+    assert world.pod("web").spec.node_name == home
+
+
 def test_nothing_is_written_while_nothing_happens() -> None:
     world = World()
     world.server.create("pods", pod_object("web", "500m", "1Gi", metadata={}))

@@ -36,7 +36,7 @@ endpoints forget them after 350, and a request on one may stay unanswered.
 """
 
 _LOCK = Lock()  # a session must not make clients in two threads at once
-_CLIENTS: dict[tuple[str, str, bool], Any] = {}
+_CLIENTS: dict[tuple[str, str, str], Any] = {}
 
 
 @overload
@@ -85,9 +85,19 @@ def hurried_client(service: str) -> Any:
     return _kept(service, "", hurried)
 
 
+def client_without_retries(region: str) -> EC2Client:
+    """A client of EC2 that sends each request once, for what would happen twice.
+
+    Raises:
+        AwsError: as `client`.
+    """
+    made: EC2Client = _kept("ec2", region, unrepeated)
+    return made
+
+
 def _kept(service: str, region: str, configured: Callable[[], Config]) -> Any:
     with _LOCK:
-        key = (service, region, configured is hurried)
+        key = (service, region, configured.__name__)
         known = _CLIENTS.get(key)
         if known is None:
             known = _CLIENTS[key] = _make(service, region, configured())
@@ -178,9 +188,16 @@ def config() -> Config:
 
 
 @cache
+def unrepeated() -> Config:
+    """One attempt."""
+    from botocore.config import Config  # noqa: PLC0415
+
+    return config().merge(Config(retries={"mode": "standard", "total_max_attempts": 1}))
+
+
+@cache
 def hurried() -> Config:
     """One attempt, and time-outs of a second."""
     from botocore.config import Config  # noqa: PLC0415
 
-    once = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=1, read_timeout=1)
-    return config().merge(once)
+    return unrepeated().merge(Config(connect_timeout=1, read_timeout=1))

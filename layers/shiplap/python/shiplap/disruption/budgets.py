@@ -87,16 +87,18 @@ class BudgetsLeft:
 def _pool_counts(snapshot: DisruptionSnapshot, nodes: CandidateNodes) -> tuple[Counter[str], Counter[str]]:
     """Initialised nodes by the label of their NodePool, and how many of them are on their way out or not Ready.
 
-    A node whose instance is being terminated, or is gone, neither counts nor uses up a budget.
+    A node whose instance is being terminated, or is gone, neither counts nor uses up a budget. One that is rebooted
+    does both.
     """
     total: Counter[str] = Counter()
     disrupting: Counter[str] = Counter()
     for node in snapshot.scheduling.view.nodes:
         pool, name = node.metadata.labels.get(labels.NODE_POOL, ""), node.metadata.name
-        if not pool or not is_initialized(node) or name in nodes.ending:
+        is_rebooting = name in nodes.rebooting
+        if not pool or not (is_initialized(node) or is_rebooting) or name in nodes.ending:
             continue
         total[pool] += 1
-        if name in nodes.leaving or name in snapshot.busy or not reports_ready(node):
+        if name in nodes.leaving or name in snapshot.busy or is_rebooting or not reports_ready(node):
             disrupting[pool] += 1
     return total, disrupting
 

@@ -20,6 +20,7 @@ from shiplap.disruption.commands import EVENTUAL, Reason
 from shiplap.disruption.current_prices import PoolMarket
 from shiplap.disruption.decision_clock import DecisionClock
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot, NodeHistory
+from shiplap.disruption.repair.reboots import in_words
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
@@ -84,13 +85,15 @@ class CandidateNodes(msgspec.Struct, frozen=True, eq=False):
     """Candidates by name, and for every other node of the pools why it is none.
 
     `leaving` are the nodes that are being disrupted or deleted already, `ending` those whose instance is being
-    terminated or that have no claim, as when the instance is gone and its Node still exists.
+    terminated or that have no claim, as when the instance is gone and its Node still exists, `rebooting` those that
+    will come back.
     """
 
     candidates: tuple[Candidate, ...]
     excluded: Mapping[str, str]
     leaving: frozenset[str] = frozenset()
     ending: frozenset[str] = frozenset()
+    rebooting: frozenset[str] = frozenset()
 
 
 def find_candidates(
@@ -121,7 +124,7 @@ def find_candidates(
         pool = pools.get(node.metadata.labels.get(labels.NODE_POOL, ""))
         reason = why_it_stays(node, claim, pool, busy=name in snapshot.busy, nominated=name in nominated)
         if reason or claim is None or pool is None:
-            excluded[name] = reason
+            excluded[name] = in_words(claim) if claim is not None and claim.is_rebooting else reason
             continue
         pods = view.by_node.get(name, ())
         candidates.append(
@@ -147,7 +150,8 @@ def find_candidates(
         for node in view.nodes
         if (claim := paired.get(node.metadata.name)) is None or claim.state is ClaimState.TERMINATING
     )
-    return CandidateNodes(tuple(candidates), excluded, going, ending)
+    rebooting = frozenset(name for name, claim in paired.items() if claim.is_rebooting)
+    return CandidateNodes(tuple(candidates), excluded, going, ending, rebooting)
 
 
 def is_reschedulable(pod: Pod) -> bool:

@@ -33,6 +33,9 @@ NO_CLAIM = "*"
 CORDON = "cordon"
 """The step of a timer for a node that takes no more pods."""
 
+REBOOT = "reboot"
+"""The step of a timer for the next step of a reboot."""
+
 ENDED = "ended"
 """The step of a timer for an instance of which AWS says that it has ended."""
 

@@ -22,7 +22,7 @@ from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from shiplap import settings as settings_module
 from shiplap.aws.policy_adapters import PolicyResources, adapters_of
-from shiplap.aws.session import client, credentials, hurried_client
+from shiplap.aws.session import client, client_without_retries, credentials, hurried_client
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import WarmMemory, counted_errors
@@ -357,6 +357,7 @@ class Install:
             ssm=lambda: client("ssm", cluster.region),
             eks=lambda: client("eks", cluster.region),
             iam=lambda: client("iam", cluster.region),
+            once=lambda: client_without_retries(cluster.region),
             clock=self.clock.now,
         )
 

@@ -41,6 +41,7 @@ ANNOTATIONS_OF_PODS = (DO_NOT_DISRUPT, DELETION_COST, DISRUPTION_COST, *ANNOTATI
 DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"
 UNREGISTERED_TAINT = "karpenter.sh/unregistered"
 DISRUPTED_TAINT = "karpenter.sh/disrupted"
+REBOOTING_TAINT = "karpenter.sh/rebooting"
 EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"

@@ -296,10 +296,15 @@ class NodeCondition(ApiObject, frozen=True):
     last_transition_time: str | None = ""
 
 
+class NodeSystemInfo(ApiObject, frozen=True):
+    boot_id: str = msgspec.field(default="", name="bootID")
+
+
 class NodeStatus(ApiObject, frozen=True):
     capacity: Amounts = {}
     allocatable: Amounts = {}
     conditions: Few[NodeCondition] = ()
+    node_info: NodeSystemInfo = NodeSystemInfo()
 
 
 class Node(ApiObject, frozen=True):

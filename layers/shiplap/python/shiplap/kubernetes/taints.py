@@ -11,12 +11,16 @@ from shiplap.kubernetes.objects import Taint, Toleration
 DISRUPTED = Taint(labels.DISRUPTED_TAINT, "NoSchedule")
 """Keeps new pods off a node that is about to go. A pod that tolerates it stays to the end, unawaited."""
 
+REBOOTING = Taint(labels.REBOOTING_TAINT, "NoSchedule")
+"""Keeps new pods off a node that is about to be rebooted, until it has booted anew."""
+
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 _EPHEMERAL = (
     ("node.kubernetes.io/not-ready", "NoSchedule"),
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoSchedule"),
     ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
+    (REBOOTING.key, REBOOTING.effect),
 )
 
 

@@ -187,6 +187,21 @@ class ClaimCause(msgspec.Struct, frozen=True, omit_defaults=True):
     first_event_at: float = 0.0
 
 
+class Reboots(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The reboots by which repair tries to heal a claim's node. Times are epoch seconds.
+
+    `asked_at` is when each reboot of the last day was asked for, oldest first. `cause` is the reason of the one under
+    way, empty when there is none. `boot_id` is the node's boot before it, and `sent_at` when EC2 was about to be asked;
+    both are empty while pods may still leave. `ended_at` is when the node was last back in service.
+    """
+
+    asked_at: tuple[float, ...] = msgspec.field(default=(), name="reboots_at")
+    cause: str = msgspec.field(default="", name="reboot_cause")
+    boot_id: str = msgspec.field(default="", name="reboot_boot_id")
+    sent_at: float = msgspec.field(default=0.0, name="reboot_sent_at")
+    ended_at: float = msgspec.field(default=0.0, name="reboot_ended_at")
+
+
 class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One node that is to be, is, or was. Times are epoch seconds, prices USD per hour.
 
@@ -216,6 +231,7 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cordoned: str = ""
     change_at: float = 0.0
     most_hourly: float = 0.0
+    reboots: Reboots = Reboots()
     version: int = 0
     schema: int = SCHEMA
 
@@ -246,6 +262,11 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.most_hourly > 0 and self.instance is not None
 
     @property
+    def is_rebooting(self) -> bool:
+        """True while its node in service is rebooted. One that leaves meanwhile for another reason is not."""
+        return bool(self.reboots.cause) and self.state is ClaimState.INITIALIZED
+
+    @property
     def newer(self) -> bool:
         """True if a newer release wrote the claim in a form that this release must not touch, see `SCHEMA`."""
         return self.schema > SCHEMA
@@ -268,6 +289,7 @@ class ClaimChanges(TypedDict, total=False):
     missed: bool
     cordoned: str
     change_at: float
+    reboots: Reboots
 
 
 def check_new_claims(cluster: str, claims: Sequence[NodeClaim]) -> None:

@@ -231,6 +231,14 @@ class Compute(Protocol):
         """End instances of ours; a missing one is no error. A failure for one does not stop the others."""
         ...
 
+    def reboot(self, cluster: str, instance_id: str) -> None:
+        """Have an instance of ours restart in place, by one request: EC2 knows no token that would make two of it one.
+
+        A missing one is refused with the code `InvalidInstanceID.NotFound`. Raises AwsThrottled, AwsUnavailable: it was
+        not asked; AwsError: it was refused, but with an empty code or `ServiceUnavailable` it may happen.
+        """
+        ...
+
 
 class InstanceProblem(msgspec.Struct, frozen=True, order=True):
     """A failed status check or a scheduled event of an instance. `kind`: instance, system or event.

@@ -95,7 +95,10 @@ _FLEET_PAUSES_S = (0.5, 1.0, 2.0)
 
 
 class Ec2Compute:
-    """EC2 for one cluster. `clock` gives epoch seconds; the other clients are made when they are first needed."""
+    """EC2 for one cluster. `clock` gives epoch seconds; the other clients are made when they are first needed.
+
+    `once` is a client that sends each request once.
+    """
 
     def __init__(
         self,
@@ -106,9 +109,11 @@ class Ec2Compute:
         eks: Callable[[], EKSClient],
         clock: Callable[[], float],
         iam: Callable[[], InstanceProfileClient] | None = None,
+        once: Callable[[], EC2Client] | None = None,
         sleep: Sleep = time.sleep,
     ) -> None:
         self._ec2 = ec2
+        self._once = once
         self._clock = clock
         self._sleep = sleep
         self._install = settings.install
@@ -379,6 +384,26 @@ class Ec2Compute:
         except NO_ANSWER as error:
             raise aws_error(what, error) from error
         return []
+
+    @readable
+    def reboot(self, cluster: str, instance_id: str) -> None:
+        """Restart an instance that carries this cluster's tags, by a request that is never repeated.
+
+        Raises:
+            AwsThrottled, AwsError: EC2 refused, or it is not known whether it did.
+        """
+        what = f"reboot {instance_id}"
+        try:
+            is_ours = self.instance(cluster, instance_id) is not None
+        except AwsError as error:  # nothing was asked, whatever EC2 answered
+            raise AwsUnavailable(f"could not {what}: {error}", code=error.code) from error
+        if not is_ours:
+            raise AwsError(f"could not {what}: it is gone", code="InvalidInstanceID.NotFound")
+        ec2 = self._once() if self._once is not None else self._ec2
+        try:
+            ec2.reboot_instances(InstanceIds=[instance_id])
+        except (ClientError, *NO_ANSWER) as error:
+            raise aws_error(what, error) from error
 
     def _described(self, cluster: str, filters: list[FilterTypeDef]) -> Iterator[Instance]:
         """Instances of the cluster that are not those of another install."""

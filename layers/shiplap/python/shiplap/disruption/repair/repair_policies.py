@@ -15,6 +15,8 @@ from shiplap.kubernetes.objects import Node, NodeCondition
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.times import seconds_or_never
 
+REBOOT = "Reboot"
+
 MOST_REASON = 128
 """Characters of a reason that are compared."""
 
@@ -38,6 +40,8 @@ class RepairPolicy(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     """How long the condition is waited out, such as 10m; `Never` ends that never."""
     priority: int = 0
     """Nodes of higher priority are repaired first."""
+    action: str = "Replace"
+    """Replace, or Reboot: the node is replaced if that does not heal it."""
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield invalid fields as written, and the reasons."""
@@ -47,6 +51,8 @@ class RepairPolicy(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
             yield ("status",), f"{self.status!r} is none of True, False, Unknown"
         if why := wrong_expression(self.reason):
             yield ("reason",), why
+        if self.action not in ("Replace", REBOOT):
+            yield ("action",), f"{self.action!r} is neither Replace nor Reboot"
         try:
             seconds_or_never(self.tolerated)
         except ValueError as error:
@@ -58,6 +64,8 @@ class SickCondition(msgspec.Struct, frozen=True):
 
     words: str
     priority: int = 0
+    reboots: bool = False
+    """True if every policy that is due asks for a reboot."""
 
 
 BUILT_IN: tuple[RepairPolicy, ...] = (
@@ -82,22 +90,28 @@ def policy_problems(policies: Sequence[RepairPolicy]) -> Iterator[tuple[tuple[st
         yield from (((place, *field), why) for field, why in policy.problems())
 
 
-def sick_condition(node: Node, policies: Sequence[RepairPolicy], now: float) -> SickCondition | None:
+def sick_condition(
+    node: Node, policies: Sequence[RepairPolicy], now: float, healed_at: float = 0.0
+) -> SickCondition | None:
     """Return the condition that has been bad for too long, the one of highest priority; None if there is none.
 
-    Where one of `policies` is for a condition and its reason, the built-in ones are not.
+    Where one of `policies` is for a condition and its reason, the built-in ones are not. After a reboot, which ended at
+    `healed_at`, all conditions are waited out anew: what writes them may be late.
     """
-    found = []
+    found, replaced = [], False
     for condition in node.status.conditions:
         chosen = _policies_for(condition, policies) or _policies_for(condition, BUILT_IN)
         since = epoch(condition.last_transition_time) if condition.last_transition_time else now
-        ends = [(item.priority, seconds_or_never(item.tolerated)) for item in chosen]
-        due = [priority for priority, tolerated_s in ends if tolerated_s is not None and now >= since + tolerated_s]
+        from_s = max(since, healed_at)
+        ends = [(item, seconds_or_never(item.tolerated)) for item in chosen]
+        due = [item for item, tolerated_s in ends if tolerated_s is not None and now >= from_s + tolerated_s]
         if due:
+            replaced |= any(item.action != REBOOT for item in due)
             cause = f" ({condition.reason[:MOST_REASON]})" if condition.reason else ""
             words = f"its condition {condition.type} has been {condition.status} for {now - since:.0f} s{cause}"
-            found.append(SickCondition(words, max(due)))
-    return max(found, key=lambda item: item.priority, default=None)
+            found.append(SickCondition(words, max(item.priority for item in due)))
+    first = max(found, key=lambda item: item.priority, default=None)
+    return msgspec.structs.replace(first, reboots=not replaced) if first is not None else None
 
 
 def _policies_for(condition: NodeCondition, policies: Sequence[RepairPolicy]) -> list[RepairPolicy]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from shiplap.disruption.repair.reboots import is_left_over
 from shiplap.errors import (
     AwsThrottled,
     ClusterDenied,
@@ -304,6 +305,16 @@ class _Visits:
                 self._steering.bind(complete, lambda: self._node_by_name(complete))
         elif not is_ready(node.status) and has_vanished(claim, self._context):
             self._ended(write_off(claim, self._context))
+        elif claim.is_rebooting or is_left_over(claim, node):
+            self._reboot(claim, node, seen=seen)
+
+    def _reboot(self, claim: NodeClaim, node: Node, *, seen: bool) -> None:
+        from shiplap.flows.lifecycle import rebooting  # noqa: PLC0415 - rare
+
+        if claim.is_rebooting:
+            rebooting.reboot(claim, node, self._drains, self._settings, self._context, again=not seen)
+        else:
+            rebooting.reopen(claim, node, self._context)
 
     def _has_ended(self, claim: NodeClaim) -> bool:
         """True if AWS reported that the claim's instance has ended, and it has. Its node must not be opened to pods."""

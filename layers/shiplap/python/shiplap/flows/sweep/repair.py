@@ -1,4 +1,4 @@
-"""Replaces sick nodes, few at a time, and nodes whose instances AWS has scheduled a change for.
+"""Replaces or reboots sick nodes, few at a time, and replaces nodes whose instances AWS has scheduled a change for.
 
 A node is sick when EC2's status checks fail, or a condition of the Node has been bad for longer than is tolerated. Many
 sick nodes at once point to a zone, a network or an API server. Replacing them would not help, so none is replaced, and
@@ -21,10 +21,11 @@ import msgspec
 
 from shiplap.disruption.budgets import allowance
 from shiplap.disruption.commands import Reason
-from shiplap.disruption.repair.kept_sick_nodes import MOST_OF_AN_AMI, SickNote, kept_by, sick_amis
+from shiplap.disruption.repair import reboots
+from shiplap.disruption.repair.kept_sick_nodes import SickNote, kept_by, most_of_an_ami, sick_amis
 from shiplap.disruption.repair.repair_policies import RepairPolicy, sick_condition
-from shiplap.errors import AwsError, ClusterError
-from shiplap.flows.claim_updates import facts, pool_of
+from shiplap.errors import AwsError, ClusterError, ConditionFailed
+from shiplap.flows.claim_updates import REBOOT, facts, pool_of
 from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import URGENT_S, WARNING_S, handle_notice
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
@@ -86,8 +87,9 @@ def replace_before_changes(
 def room_for_repairs(pool: NodePool, claims: Iterable[NodeClaim], now: float) -> int:
     """Return how many more nodes of a NodePool may leave now."""
     own = [claim for claim in claims if claim.plan.node_pool == pool.metadata.name]
-    leaving = sum(claim.state in LEAVING for claim in own)
-    total = leaving + sum(claim.state is ClaimState.INITIALIZED for claim in own)
+    gone = sum(claim.state in LEAVING for claim in own)
+    total = gone + sum(claim.state is ClaimState.INITIALIZED for claim in own)
+    leaving = gone + sum(claim.is_rebooting for claim in own)
     return allowance(pool, Reason.DRIFTED, total, leaving, now).nodes
 
 
@@ -111,7 +113,7 @@ _REPAIRS = frozenset({NoticeKind.IMPAIRED, NoticeKind.UNHEALTHY})
 class SickNode(msgspec.Struct, frozen=True):
     """A claim whose node should be replaced, and why. `ami` is empty where the AMI is not to blame.
 
-    Nodes of higher `priority` are replaced first.
+    Nodes of higher `priority` are replaced first. With `reboots` a reboot may heal the node.
     """
 
     claim: NodeClaim
@@ -119,6 +121,7 @@ class SickNode(msgspec.Struct, frozen=True):
     reason: str
     priority: int = 0
     ami: str = ""
+    reboots: bool = False
 
 
 class RepairDecision(msgspec.Struct, frozen=True):
@@ -140,7 +143,7 @@ def repair_nodes(
     context: FlowContext,
     noted: Mapping[str, SickNote] = MappingProxyType({}),
 ) -> None:
-    """Have sick nodes replaced; each by the same conditional write as an interruption.
+    """Have sick nodes rebooted, or replaced by the same conditional write as an interruption.
 
     Args:
         settings: the cluster; without `node_repair` only scheduled events count.
@@ -166,15 +169,21 @@ def repair_nodes(
     amis = {item.claim.name: item.ami for item in sick_nodes if item.claim.name not in kept}
     if fresh := {name: SickNote(ami, now) for name, ami in amis.items() if ami and name not in noted}:
         context.state.mark_sick(settings.name, fresh)  # first: a node that is replaced cannot be noted any more
-    verdict = choose_repairs(claims, sick_nodes, most, kept, sick_amis(noted, amis))
+    of_ami = Counter(claim.known_instance.ami for claim in claims if claim.state in _IN_SERVICE)
+    verdict = choose_repairs(claims, sick_nodes, most, kept, sick_amis(noted, amis, of_ami))
     for sick in verdict.repaired:
+        node = nodes.get(sick.claim.instance_id)
+        if sick.reboots and reboots.may_reboot(sick.claim, node, now):
+            _reboot(sick, context)
+            continue
         context.meter.count("NodesRepaired")
         _LOG.warning("replacing a sick node: %s", sick.reason, extra=facts(sick.claim))
         handle_notice(sick.claim.name, Notice(sick.kind, (sick.claim.instance_id,)), settings, context)
     for sick in verdict.blocked:
         context.meter.count("RepairsBlocked")
         _LOG.warning("sick node left alone, too many are: %s", sick.reason, extra=facts(sick.claim))
-    told = [*verdict.kept, *((sick, f"{MOST_OF_AN_AMI} nodes of {sick.ami} fell sick") for sick in verdict.stopped)]
+    stopped = ((sick, f"{most_of_an_ami(of_ami[sick.ami])} nodes of {sick.ami} fell sick") for sick in verdict.stopped)
+    told = [*verdict.kept, *stopped]
     if verdict.kept:
         context.meter.count("RepairsKept", len(verdict.kept))
     if verdict.stopped:
@@ -183,6 +192,19 @@ def repair_nodes(
         _LOG.warning("sick node is not replaced, %s: %s", why, sick.reason, extra=facts(sick.claim))
         if node := nodes.get(sick.claim.instance_id):
             publish_on_node(node, "NodeRepairBlocked", why, context)
+
+
+def _reboot(sick: SickNode, context: FlowContext) -> None:
+    """Have the lifecycle function reboot a node; whoever changes the claim first may have a better reason."""
+    claim, now = sick.claim, context.clock.now()
+    try:
+        context.state.advance(claim, claim.state, reboots=reboots.asked(claim, sick.reason, now))
+    except ConditionFailed as error:
+        _LOG.info("not rebooted, the claim was advanced meanwhile: %s", error, extra=facts(claim))
+        return
+    context.meter.count("RebootsBegun")
+    _LOG.warning("rebooting a sick node: %s", sick.reason, extra=facts(claim))
+    context.set_timer(claim.cluster, claim.name, REBOOT, 0)
 
 
 def _kept(sick: SickNode, nodes: Mapping[str, Node], settings: ClusterSettings, context: FlowContext) -> str:
@@ -219,24 +241,23 @@ def sick_among(
     """Claims in service, or leaving at leisure, whose instance or Node has been bad for too long; by name.
 
     `nodes` by instance id, `now` in epoch seconds. `policies` are those of the cluster. A check of AWS's system says
-    nothing of an AMI.
+    nothing of an AMI. Whether a node that is rebooted comes back is not judged here.
     """
-    failing = {
-        ailment.instance_id: f"its {ailment.kind} status check has failed for {now - ailment.since:.0f} s"
-        for ailment in sorted(ailments)
-        if ailment.kind != "event" and now >= ailment.since + IMPAIRED_S
-    }
+    checks = {ailment.instance_id: ailment for ailment in sorted(ailments) if ailment.kind != "event"}
     sick = []
     for claim in sorted(claims, key=lambda item: item.name):
         at_leisure = not claim.deadline_at or claim.deadline_at > now + WARNING_S
         if claim.state not in _IN_SERVICE and not (claim.state is ClaimState.DRAINING and at_leisure):
             continue
-        node = nodes.get(claim.instance_id)
-        if claim.instance_id in failing:
-            sick.append(SickNode(claim, NoticeKind.IMPAIRED, failing[claim.instance_id]))
-        elif node is not None and (bad := sick_condition(node, policies, now)):
+        if claim.is_rebooting:
+            continue
+        node, check, healed_at = nodes.get(claim.instance_id), checks.get(claim.instance_id), claim.reboots.ended_at
+        if check is not None and now >= max(check.since, healed_at) + IMPAIRED_S:
+            words = f"its {check.kind} status check has failed for {now - check.since:.0f} s"
+            sick.append(SickNode(claim, NoticeKind.IMPAIRED, words))
+        elif node is not None and (bad := sick_condition(node, policies, now, healed_at)):
             ami = claim.known_instance.ami
-            sick.append(SickNode(claim, NoticeKind.UNHEALTHY, bad.words, bad.priority, ami))
+            sick.append(SickNode(claim, NoticeKind.UNHEALTHY, bad.words, bad.priority, ami, bad.reboots))
     return sick
 
 
@@ -288,7 +309,7 @@ def choose_repairs(
     unwell: dict[str, int] = {}
     of_pool: Counter[str] = Counter()
     for claim in claims:
-        in_repair = claim.state in LEAVING and claim.failure in _REPAIRS
+        in_repair = claim.is_rebooting or (claim.state in LEAVING and claim.failure in _REPAIRS)
         of_pool[claim.plan.node_pool] += in_repair
         if in_repair or claim.state in _IN_SERVICE or claim.state is ClaimState.DRAINING:
             total[claim.plan.node_pool] = total.get(claim.plan.node_pool, 0) + 1

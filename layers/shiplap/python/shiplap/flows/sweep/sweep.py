@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from shiplap.disruption.repair.reboots import is_left_over
 from shiplap.errors import AwsError
 from shiplap.flows.assign_instances import name_instances
-from shiplap.flows.claim_updates import CORDON, DRAIN, GARBAGE, GRACE_S, InstanceOwners, explores, renew_pilot
+from shiplap.flows.claim_updates import CORDON, DRAIN, GARBAGE, GRACE_S, REBOOT, InstanceOwners, explores, renew_pilot
 from shiplap.flows.context import FlowContext, TypesFor
 from shiplap.flows.learn import instance_of
 from shiplap.flows.lifecycle.drain import is_cordoned
@@ -176,6 +177,8 @@ def reason_to_visit(claim: NodeClaim, joined: Mapping[str, Node], alive: set[str
         return "returned" if claim.deadline_at else "node gone"
     if claim.cordoned and node is not None and not is_cordoned(node):
         return CORDON
+    if claim.is_rebooting or (node is not None and is_left_over(claim, node)):
+        return REBOOT
     return _overdue(claim, alive, now)
 
 

@@ -407,7 +407,8 @@ def _is_consolidatable(pool: NodePool, facts: ClaimDisruption, now: float) -> bo
 
 def _of_record(claim: NodeClaim) -> dict[str, tuple[str, str]]:
     """Status and reason of the conditions that the claim's record decides, by type."""
-    registered, initialized = claim.state in _REGISTERED, claim.state in _INITIALIZED
+    awaited = claim.is_rebooting and claim.reboots.sent_at > 0
+    registered, initialized = claim.state in _REGISTERED, claim.state in _INITIALIZED and not awaited
     states = {"Launched": True, "Registered": registered, "Initialized": initialized, "Ready": initialized}
     found = {
         type_: ("True", type_) if holds else ("Unknown", "AwaitingReconciliation") for type_, holds in states.items()
@@ -415,6 +416,11 @@ def _of_record(claim: NodeClaim) -> dict[str, tuple[str, str]]:
     if initialized:
         wrong = ("False", "ConsistencyCheckFailed")
         found["ConsistentStateFound"] = wrong if claim.missed else ("True", "ConsistentStateFound")
+    if claim.is_rebooting:
+        found["Rebooting"] = ("True", "RebootIssued" if awaited else "RebootRequested")
+        found |= {"Initialized": ("Unknown", "Rebooting")} if awaited else {}
+    elif claim.reboots.ended_at:
+        found["Rebooting"] = ("False", "RebootSucceeded")
     if claim.state is ClaimState.DRAINING:
         found["Drained"] = ("Unknown", "Draining")
     if claim.state is ClaimState.TERMINATING:
@@ -447,6 +453,9 @@ def _status(
         if "lastPodEventTime" in before:
             status["lastPodEventTime"] = before["lastPodEventTime"]
     status["conditions"] = [_condition(type_, *wanted[type_], known.get(type_, {}), now) for type_ in sorted(wanted)]
+    for condition in status["conditions"]:
+        if condition["type"] == "Rebooting":
+            condition["message"] = claim.reboots.cause
     return status
 
 

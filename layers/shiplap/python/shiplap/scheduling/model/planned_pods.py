@@ -107,6 +107,8 @@ def why_it_stays(  # noqa: PLR0911 - a list of reasons
         return "is part of a disruption command under way"
     if meta.deletion_timestamp or claim.state in LEAVING:
         return "is being deleted"
+    if claim.is_rebooting:
+        return "is being rebooted"
     if not is_initialized(node) or claim.state is not ClaimState.INITIALIZED:
         return "is not initialized"
     if meta.annotations.get(labels.DO_NOT_DISRUPT) == "true":
