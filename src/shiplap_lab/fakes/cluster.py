@@ -44,7 +44,9 @@ from shiplap.kubernetes.request_bodies import (
     pending_pod,
     pods_on,
     registration_patch,
+    template_patch,
 )
+from shiplap.kubernetes.rolled_workloads import RolledWorkload
 from shiplap.ports import MANIFEST_KINDS, KnownPods, Listed, ManifestObjects, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_lab.api_server.api_resources import PLURALS
@@ -353,6 +355,24 @@ class FakeCluster:
                     continue  # the buffer says so
                 found.append(msgspec.convert(item, Scalable))
         return tuple(found)
+
+    def workload(self, name: ScalableName) -> RolledWorkload | None:
+        """A workload; None if there is none."""
+        with self._faults.effect("cluster.workload"):
+            try:
+                item = self.server.get(SCALABLE_PLURALS[name.kind], name.name, name.namespace)
+            except ObjectNotFound:
+                return None
+            return msgspec.convert(item, RolledWorkload)
+
+    def annotate_template(
+        self, name: ScalableName, annotations: Mapping[str, str], *, uid: str, resource_version: str
+    ) -> RolledWorkload:
+        """Merge annotations into a pod template. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.annotate_template"):
+            patch = template_patch(annotations, uid, resource_version)
+            item = self.server.patch(SCALABLE_PLURALS[name.kind], name.name, patch, name.namespace)
+            return msgspec.convert(item, RolledWorkload)
 
     def publish(self, event: Event) -> None:
         """Write an event; one that said the same before stays as it is."""

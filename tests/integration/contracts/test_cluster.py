@@ -523,6 +523,45 @@ def test_scalables_are_read_by_name_as_far_as_they_exist(api: ClusterApi, server
     assert found[0].spec.template.metadata.labels == {"app": "web"}
 
 
+def test_a_workload_tells_how_far_its_rollout_is(api: ClusterApi, server: Server) -> None:
+    spec = {
+        "replicas": 3,
+        "paused": True,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": template("main", app="web"),
+    }
+    made = {"metadata": {"name": "web"}, "spec": {**spec, "strategy": {"rollingUpdate": {"maxSurge": 2}}}}
+    server.create("deployments", {**made, "status": {"availableReplicas": 2, "observedGeneration": 1}}, "shop")
+    name = ScalableName("shop", "Deployment", "web")
+    found = api.workload(name)
+    assert found is not None
+    assert (found.metadata.namespace, found.metadata.name, bool(found.metadata.uid)) == ("shop", "web", True)
+    assert (found.spec.replicas, found.spec.paused, found.spec.strategy.rolling.max_surge) == (3, True, 2)
+    assert (found.status.available_replicas, found.status.observed_generation) == (2, 1)
+    assert api.workload(ScalableName("shop", "Deployment", "gone")) is None
+    assert api.workload(ScalableName("other", "Deployment", "web")) is None
+
+
+def test_annotations_of_a_template_are_merged_into_what_was_read_only(api: ClusterApi, server: Server) -> None:
+    pods = {**template("main", app="web")}
+    pods["metadata"] = {**pods["metadata"], "annotations": {"mine": "kept"}}
+    spec = {"selector": {"matchLabels": {"app": "web"}}, "template": pods}
+    server.create("deployments", {"metadata": {"name": "web"}, "spec": spec}, "shop")
+    name = ScalableName("shop", "Deployment", "web")
+    read = api.workload(name)
+    assert read is not None
+    version, uid = read.metadata.resource_version, read.metadata.uid
+    after = api.annotate_template(name, {"x": "1"}, uid=uid, resource_version=version)
+    assert after.spec.template.metadata.annotations == {"mine": "kept", "x": "1"}
+    assert after.metadata.generation == read.metadata.generation + 1
+    with pytest.raises(ObjectConflict):
+        api.annotate_template(name, {"x": "2"}, uid=uid, resource_version=version)
+    with pytest.raises(ObjectConflict):
+        api.annotate_template(name, {"x": "2"}, uid="other", resource_version=after.metadata.resource_version)
+    with pytest.raises(ObjectNotFound):
+        api.annotate_template(ScalableName("shop", "Deployment", "gone"), {}, uid=uid, resource_version="1")
+
+
 def test_an_event_is_written_once(api: ClusterApi, server: Server) -> None:
     event = Event(
         involved_object=ObjectReference(kind="Pod", namespace="shop", name="web-1", uid="u"),
@@ -807,6 +846,8 @@ class TestHttp:
         api.volume_claims()
         api.disruption_budgets()
         api.scalables([ScalableName("default", kind, "w") for kind in SCALABLE_PLURALS])
+        with suppress(ObjectNotFound):
+            api.annotate_template(ScalableName("default", "Deployment", "w"), {}, uid="u", resource_version="1")
         api.bind(view.pods[0], "n1")
         api.evict(view.pods[0])
         api.delete_pod(view.pods[0], 0)

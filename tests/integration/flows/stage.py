@@ -215,24 +215,25 @@ class Stage:
                 self._join(instance, ready=ready)
 
     def _join(self, instance: Instance, *, ready: bool) -> None:
+        self.server.create("nodes", self.node_object(instance, ready=ready))
+
+    def node_object(self, instance: Instance, *, ready: bool) -> dict[str, Any]:
+        """Return the Node that the kubelet of an instance registers."""
         claim = self.launched[instance.id]
         capacity = self.true_capacity(instance.instance_type)
         overhead = self.types[instance.instance_type].overhead
         allocatable = {name: amount - overhead.get(name, 0) for name, amount in capacity.items()}
         unregistered = {"key": labels.UNREGISTERED_TAINT, "effect": "NoExecute"}
-        self.server.create(
-            "nodes",
-            {
-                "metadata": {"name": instance.private_dns, "labels": dict(claim.plan.labels)},
-                "spec": {"providerID": instance.provider_id, "taints": [unregistered]},
-                "status": {
-                    "capacity": format_resources(capacity),
-                    "allocatable": format_resources(allocatable),
-                    "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
-                    "nodeInfo": {"bootID": f"boot-{instance.id}"},
-                },
+        return {
+            "metadata": {"name": instance.private_dns, "labels": dict(claim.plan.labels)},
+            "spec": {"providerID": instance.provider_id, "taints": [unregistered]},
+            "status": {
+                "capacity": format_resources(capacity),
+                "allocatable": format_resources(allocatable),
+                "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+                "nodeInfo": {"bootID": f"boot-{instance.id}"},
             },
-        )
+        }
 
     def bind(self) -> int:
         """Kube-scheduler: pending pods go to the node they are nominated to, or else to the first one, by name, that is

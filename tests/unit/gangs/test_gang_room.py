@@ -54,7 +54,10 @@ def lack(of: Snapshot) -> str:
         ({"limits": {"nodes": "2"}}, ""),
         ({"limits": {}}, ""),
         ({"limits": {"nodes": "1"}, "existing": [node("n", cpu="4")]}, ""),
-        ({"limits": {"nodes": "1"}, "existing": [node("n", cpu="4", taints=[TAINT])]}, "nodes and NodePools have room for 15 of"),
+        (
+            {"limits": {"nodes": "1"}, "existing": [node("n", cpu="4", taints=[TAINT])]},
+            "nodes and NodePools have room for 15 of",
+        ),
     ],
 )
 def test_limits_and_nodes_bound_the_room(fields: dict[str, Any], needed: str) -> None:
@@ -77,7 +80,9 @@ def test_a_pool_that_pods_do_not_suit_has_no_room_for_them() -> None:
 def test_a_zone_without_offerings_has_no_room() -> None:
     for zone, short in ((Z1, True), (Z2, False)):
         waiting = gang("a", 2, requests={GPU: "4"}, ports=[], spec={"nodeSelector": {ZONE: zone}})
-        assert lack(snapshot(*waiting, types=TYPES)) == ("nodes and NodePools have room for 0 of 2 members at most" if short else "")
+        assert lack(snapshot(*waiting, types=TYPES)) == (
+            "nodes and NodePools have room for 0 of 2 members at most" if short else ""
+        )
 
 
 def test_members_that_may_be_missing_take_no_room() -> None:

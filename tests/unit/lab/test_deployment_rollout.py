@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shiplap.kubernetes.rolled_workloads import RollingUpdate, amount_of, surge_and_unavailable
 from shiplap_lab.cluster_simulator.workloads.deployment_rollout import SetSize, next_sizes
-from shiplap_lab.cluster_simulator.workloads.workload_specs import RollingUpdate, amount_of, surge_and_unavailable
 
 
 @pytest.mark.parametrize(

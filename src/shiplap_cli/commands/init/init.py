@@ -130,7 +130,12 @@ def _complete(folder: Path, output: Format) -> int:
 
 
 _UNASKED = "AWS was not asked: give --beside where another autoscaler launches nodes for this cluster"
-_DEPLOYMENT = ("docs/kustomization.yaml", "docs/rbac-cluster-manifests.yaml", "docs/rbac.yaml")
+_DEPLOYMENT = (
+    "docs/kustomization.yaml",
+    "docs/rbac-cluster-manifests.yaml",
+    "docs/rbac-rollouts.yaml",
+    "docs/rbac.yaml",
+)
 _APP = """{
   "app": "python -m shiplap_cdk",
   "versionReporting": false,

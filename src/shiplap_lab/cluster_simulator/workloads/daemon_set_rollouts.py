@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod, is_ready
+from shiplap.kubernetes.rolled_workloads import amount_of
 from shiplap_lab.api_server.changelog import Object
 from shiplap_lab.cluster_simulator.controllers import belongs, wanted_node
 from shiplap_lab.cluster_simulator.workloads.controller_client import ControllerClient, is_active
 from shiplap_lab.cluster_simulator.workloads.template_revisions import keep_history, revision_name
 from shiplap_lab.cluster_simulator.workloads.workload_labels import REVISION_HASH
-from shiplap_lab.cluster_simulator.workloads.workload_specs import DaemonSetRolloutSpec, amount_of
+from shiplap_lab.cluster_simulator.workloads.workload_specs import DaemonSetRolloutSpec
 
 PLURAL = "daemonsets"
 

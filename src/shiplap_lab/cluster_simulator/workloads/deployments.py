@@ -8,6 +8,7 @@ import msgspec
 
 from shiplap.errors import ObjectConflict
 from shiplap.kubernetes.objects import Pod, is_ready
+from shiplap.kubernetes.rolled_workloads import REVISION, surge_and_unavailable
 from shiplap.kubernetes.timestamps import epoch
 from shiplap_lab.api_server.changelog import Object
 from shiplap_lab.cluster_simulator.workloads.condition_lists import Condition, condition_of, renewed
@@ -15,11 +16,10 @@ from shiplap_lab.cluster_simulator.workloads.controller_client import Controller
 from shiplap_lab.cluster_simulator.workloads.deployment_rollout import SetSize, next_sizes
 from shiplap_lab.cluster_simulator.workloads.templated_pods import template_hash
 from shiplap_lab.cluster_simulator.workloads.workload_labels import TEMPLATE_HASH
-from shiplap_lab.cluster_simulator.workloads.workload_specs import DeploymentSpec, surge_and_unavailable
+from shiplap_lab.cluster_simulator.workloads.workload_specs import DeploymentSpec
 
 PLURAL = "deployments"
 _SETS = "replicasets"
-_REVISION = "deployment.kubernetes.io/revision"
 _CHANGE_CAUSE = "kubernetes.io/change-cause"
 
 
@@ -70,10 +70,10 @@ def _of_template(client: ControllerClient, item: Object, sets: _Sets) -> Object 
             return None  # somebody else's has this name
         sets.active[_name(new)] = []
     elif _revision(new) <= newest:
-        annotations = {"annotations": {_REVISION: str(newest + 1)}}
+        annotations = {"annotations": {REVISION: str(newest + 1)}}
         new = client.patch_metadata(_SETS, _name(new), item["metadata"]["namespace"], annotations)
     if _revision(item) != _revision(new):
-        annotations = {"annotations": {_REVISION: str(_revision(new))}}
+        annotations = {"annotations": {REVISION: str(_revision(new))}}
         client.patch_metadata(PLURAL, _name(item), item["metadata"]["namespace"], annotations)
     return new
 
@@ -88,7 +88,7 @@ def _new_set(item: Object, revision: int) -> Object:
         "metadata": {
             "name": f"{_name(item)}-{hashed}",
             "labels": labels,
-            "annotations": {**cause, _REVISION: str(revision)},
+            "annotations": {**cause, REVISION: str(revision)},
             "ownerReferences": [owner_reference(item)],
         },
         "spec": {
@@ -204,5 +204,5 @@ def _wanted(item: Object) -> int:
 
 
 def _revision(item: Object) -> int:
-    text = (item["metadata"].get("annotations") or {}).get(_REVISION, "")
+    text = (item["metadata"].get("annotations") or {}).get(REVISION, "")
     return int(text) if text.isdecimal() and len(text) < 10 else 0

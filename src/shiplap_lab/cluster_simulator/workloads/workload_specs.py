@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from math import ceil
-
 import msgspec
 
 from shiplap.kubernetes.objects import LabelSelector
+from shiplap.kubernetes.rolled_workloads import UpdateStrategy
 
-IntOrPercent = int | str
 NO_SELECTOR = LabelSelector()
 
 
 class _Fields(msgspec.Struct, frozen=True, rename="camel"):
     pass
-
-
-class RollingUpdate(_Fields, frozen=True):
-    max_surge: IntOrPercent = "25%"
-    max_unavailable: IntOrPercent = "25%"
-    partition: int = 0
-
-
-class UpdateStrategy(_Fields, frozen=True):
-    type: str = "RollingUpdate"
-    rolling_update: RollingUpdate | None = None
-
-    @property
-    def rolling(self) -> RollingUpdate:
-        return self.rolling_update or RollingUpdate()
 
 
 class DeploymentSpec(_Fields, frozen=True):
@@ -100,18 +83,3 @@ class CronJobSpec(_Fields, frozen=True):
     suspend: bool = False
     successful_jobs_history_limit: int = 3
     failed_jobs_history_limit: int = 1
-
-
-def amount_of(written: IntOrPercent, replicas: int, *, up: bool) -> int:
-    """A number of pods, or a percentage of the replicas, rounded up or down."""
-    if isinstance(written, int):
-        return written
-    share = int(written.removesuffix("%")) * replicas / 100
-    return ceil(share) if up else int(share)
-
-
-def surge_and_unavailable(rolling: RollingUpdate, replicas: int) -> tuple[int, int]:
-    """How many pods a rollout may add and lack; one of both is at least one, or it would never move."""
-    surge = amount_of(rolling.max_surge, replicas, up=True)
-    unavailable = amount_of(rolling.max_unavailable, replicas, up=False)
-    return (surge, unavailable) if surge or unavailable else (0, 1)

@@ -50,7 +50,9 @@ from shiplap.kubernetes.request_bodies import (
     pending_pod,
     pods_on,
     registration_patch,
+    template_patch,
 )
+from shiplap.kubernetes.rolled_workloads import RolledWorkload
 from shiplap.ports import MANIFEST_KINDS, KnownPods, Listed, ManifestObjects, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView
 
@@ -104,6 +106,7 @@ Item = TypeVar(
     StatefulSet,
     ReplicationController,
     Scalable,
+    RolledWorkload,
     Lease,
     CustomObject,
     dict[str, Any],
@@ -151,6 +154,7 @@ _READ_REPLICATION_CONTROLLERS = Reader(ReplicationController)
 _FRAME = msgspec.json.Decoder(_WatchLine)
 _MARKER = msgspec.json.Decoder(_VersionOrError)
 _READ_SCALABLES = Reader(Scalable)
+_READ_WORKLOADS = Reader(RolledWorkload, "workload", any_size=True)
 _READ_LEASES = Reader(Lease)
 _READ_CUSTOM_OBJECTS = Reader(CustomObject, any_size=True)
 _READ_RAW: Reader[dict[str, Any]] = Reader(dict[str, Any], "object", any_size=True)
@@ -410,13 +414,27 @@ class KubernetesClient:
         """These workloads, each read for itself; those that do not exist are left out."""
         found = []
         for name in names:
-            kind = f"/apis/apps/v1/namespaces/{_segment(name.namespace)}/{SCALABLE_PLURALS[name.kind]}"
-            path = f"{kind}/{_segment(name.name)}"
+            path = _workload_path(name)
             try:
                 found.append(_one(_READ_SCALABLES, self._transport.get(path), path))
             except ObjectNotFound:
                 continue  # the buffer says so
         return tuple(found)
+
+    def workload(self, name: ScalableName) -> RolledWorkload | None:
+        """A workload; None if there is none."""
+        path = _workload_path(name)
+        try:
+            return _one(_READ_WORKLOADS, self._transport.get(path), path)
+        except ObjectNotFound:
+            return None
+
+    def annotate_template(
+        self, name: ScalableName, annotations: Mapping[str, str], *, uid: str, resource_version: str
+    ) -> RolledWorkload:
+        """Merge annotations into a pod template. Raises ObjectNotFound, ObjectConflict."""
+        path, body = _workload_path(name), template_patch(annotations, uid, resource_version)
+        return _one(_READ_WORKLOADS, self._transport.send("PATCH", path, body, MERGE_PATCH), path)
 
     def publish(self, event: Event) -> None:
         """Write an event; one that said the same before stays as it is."""
@@ -556,6 +574,11 @@ def _version_of(item: msgspec.Raw) -> str:
 
 def _path(pod: Pod) -> str:
     return f"/api/v1/namespaces/{_segment(pod.metadata.namespace)}/pods/{_segment(pod.metadata.name)}"
+
+
+def _workload_path(name: ScalableName) -> str:
+    kind = f"/apis/apps/v1/namespaces/{_segment(name.namespace)}/{SCALABLE_PLURALS[name.kind]}"
+    return f"{kind}/{_segment(name.name)}"
 
 
 def _segment(name: str) -> str:

@@ -110,7 +110,7 @@ def find_candidates(
     view = snapshot.scheduling.view
     paired, waiting = pair(view.nodes, snapshot.scheduling.claims)
     moving_from, costs = view.of_pods(reschedulable_pods), view.of_pods(_costs)
-    unguarded = not pdb_limits.by_pod
+    unguarded = not pdb_limits.by_pod and not pdb_limits.kept
     pools = {label_value_of(pool.metadata.name): pool for pool in snapshot.scheduling.manifests.node_pools}
     histories = {history.node: history for history in snapshot.histories}
     now = snapshot.scheduling.now

@@ -29,6 +29,9 @@ class Reason(StrEnum):
 OF_POLICIES = frozenset({Reason.ASLEEP})
 """Reasons that optional features have. A node leaves for one of them only as long as that feature says so."""
 
+VOLUNTARY = frozenset(Reason) - {Reason.UNHEALTHY}
+"""Reasons for which a node can wait until its pods have left in good order."""
+
 EVENTUAL = frozenset({Reason.DRIFTED, Reason.EXPIRED})
 """Reasons of Karpenter's eventual class: a node with a terminationGracePeriod goes in spite of protected pods. All
 other reasons are graceful: a protected pod keeps its node."""

@@ -42,6 +42,8 @@ class DecisionProgress:
         self.clock = clock
         self.market = market_of(snapshot.scheduling)
         self.pdb_limits = pdb_limits_of(snapshot.pod_disruption_budgets, snapshot.scheduling.view.pods)
+        for policy in snapshot.policies:
+            self.pdb_limits = policy.limits(self.pdb_limits)
         unsettled = unsettled_nodes(snapshot, clock) if unsettled is None else unsettled
         self.simulator = Simulator(snapshot.scheduling, unsettled)
         nominated = self.simulator.nominated

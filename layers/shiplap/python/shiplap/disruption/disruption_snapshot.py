@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.scheduling.model.protected_pods import PdbLimits
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice
 from shiplap.scheduling.model.snapshot import Snapshot
 
@@ -98,6 +99,10 @@ class DisruptionInput(msgspec.Struct, frozen=True):
     def recorded(self) -> Any:
         """The data of the input, as records hold it."""
         return getattr(self, self.__struct_fields__[0])
+
+    def limits(self, limits: PdbLimits) -> PdbLimits:
+        """Return what keeps pods on their nodes, where the feature moves pods or keeps them."""
+        return limits
 
     def idle_hourly(self, removed: Sequence[PaidNode], added: Sequence[LaunchChoice]) -> float:
         """Return the part of a saving, USD per hour, that list prices show and no bill would."""

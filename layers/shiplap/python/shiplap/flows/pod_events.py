@@ -7,7 +7,7 @@ import logging
 from shiplap.errors import ClusterError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import POD_EVENTS
-from shiplap.kubernetes.objects import Event, EventSource, Node, ObjectReference
+from shiplap.kubernetes.objects import Event, EventSource, Node, ObjectReference, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap.scheduling.model.scheduling_plan import Unschedulable
@@ -57,13 +57,29 @@ def publish_on_node(node: Node, reason: str, message: str, context: FlowContext)
     """Publish a warning on a node. Failing to tell is counted and logged; returns whether it was told."""
     meta = node.metadata
     about = ObjectReference(kind="Node", name=meta.name, uid=meta.uid, api_version="v1")
+    if (error := _refusal(about, reason, message, context)) is None:
+        return True
+    context.meter.count("NodeEventsNotPublished")
+    _LOG.warning("node not told: %s", error, extra={"node": meta.name})
+    return False
+
+
+def publish_on_pod(pod: Pod, reason: str, message: str, context: FlowContext) -> None:
+    """Publish a warning on a pod. Failing to tell is counted and logged."""
+    meta = pod.metadata
+    about = ObjectReference("Pod", meta.namespace, meta.name, meta.uid, "v1")
+    if (error := _refusal(about, reason, message, context)) is not None:
+        context.meter.count("PodEventsNotPublished")
+        _LOG.warning("pod not told: %s", error, extra={"pod": meta.name})
+
+
+def _refusal(about: ObjectReference, reason: str, message: str, context: FlowContext) -> ClusterError | None:
+    """Publish a warning; the error if that is refused."""
     try:
         context.within(POD_EVENTS, context.cluster).publish(_warning(about, reason, message, context.clock.now()))
     except ClusterError as error:
-        context.meter.count("NodeEventsNotPublished")
-        _LOG.warning("node not told: %s", error, extra={"node": meta.name})
-        return False
-    return True
+        return error
+    return None
 
 
 def _event(pod: PodReference, message: str, now: float) -> Event:

@@ -36,7 +36,20 @@ ANNOTATIONS_OF_GROUPS = (
     "shiplap.dev/gang-minimum",
 )
 """By these, pods say which group they are of and how many of it are needed together."""
-ANNOTATIONS_OF_PODS = (DO_NOT_DISRUPT, DELETION_COST, DISRUPTION_COST, *ANNOTATIONS_OF_GROUPS)
+ROLLOUT = "shiplap.dev/rollout"
+"""On a NodePool or a pod template: pods move by restarts of their Deployments; one of ROLLOUT_WORDS."""
+ROLLOUT_WORDS = ("evict", "stay", "never")
+"""What becomes of a pod whose Deployment is not restarted in time; `never` evicts at once, as without it."""
+ROLLOUT_WITHIN = "shiplap.dev/rollout-within"
+"""Beside `ROLLOUT`: how long a pod waits for that, such as 10m."""
+ANNOTATIONS_OF_PODS = (
+    DO_NOT_DISRUPT,
+    DELETION_COST,
+    DISRUPTION_COST,
+    *ANNOTATIONS_OF_GROUPS,
+    ROLLOUT,
+    ROLLOUT_WITHIN,
+)
 """No decision reads another annotation of a pod."""
 DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"
 UNREGISTERED_TAINT = "karpenter.sh/unregistered"

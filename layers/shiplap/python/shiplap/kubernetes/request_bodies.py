@@ -60,6 +60,14 @@ def registration_patch(
     }
 
 
+def template_patch(annotations: Mapping[str, str], uid: str, resource_version: str) -> dict[str, Any]:
+    """A JSON merge patch of a workload's pod template; uid and resourceVersion keep it from what was not read."""
+    return {
+        "metadata": {"uid": uid, "resourceVersion": resource_version},
+        "spec": {"template": {"metadata": {"annotations": dict(annotations)}}},
+    }
+
+
 def nomination_patch(pod: Pod, node: str) -> dict[str, Any]:
     """A JSON merge patch of a pod's status; the uid keeps it from a pod recreated under the same name."""
     return {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}}

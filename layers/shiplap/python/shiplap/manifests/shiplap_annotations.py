@@ -12,9 +12,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from shiplap.kubernetes.labels import ROLLOUT, ROLLOUT_WITHIN, ROLLOUT_WORDS
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.decoding import Path, Problem
-from shiplap.manifests.times import seconds_or_never
+from shiplap.manifests.times import go_seconds, seconds_or_never
 
 PREFIX = "shiplap.dev/"
 VM_MEMORY_OVERHEAD_PERCENT = PREFIX + "vm-memory-overhead-percent"
@@ -103,6 +104,18 @@ def _duration_or_never(value: str) -> str | None:
     return None
 
 
+def _rollout(value: str) -> str | None:
+    return None if value in ROLLOUT_WORDS else f"{value!r} is none of {', '.join(ROLLOUT_WORDS)}"
+
+
+def _duration(value: str) -> str | None:
+    try:
+        lasts_s = go_seconds(value)
+    except ValueError as error:
+        return str(error)
+    return None if lasts_s >= 0 else f"{value!r} must not be negative"
+
+
 def _percentage(value: str) -> str | None:
     valid = value.endswith("%") and _DECIMAL.fullmatch(value[:-1]) and float(value[:-1]) <= 100
     return None if valid else f"{value!r} is not a percentage from 0% to 100%, such as 30%"
@@ -123,6 +136,8 @@ _OF_NODE_POOL: dict[str, Callable[[str], str | None]] = {
     MOVE_COST: _cost,
     SLEEP: lambda _: None,
     TERMINATE_FIRST: _duration_or_never,
+    ROLLOUT: _rollout,
+    ROLLOUT_WITHIN: _duration,
 }
 
 _OF_NODE_CLASS: dict[str, Callable[[str], str | None]] = {

@@ -49,6 +49,13 @@ POLICIES: tuple[PolicyEntry, ...] = (
         settings="gangs.gangs_settings:GangSettings",
     ),
     PolicyEntry(
+        "rollouts",
+        "rollouts_policy:RolloutPolicy",
+        plans="",
+        disrupts="rollouts.rollouts_input:RolloutsInUse",
+        settings="rollouts.rollouts_settings:RolloutSettings",
+    ),
+    PolicyEntry(
         "sleep",
         "sleep_policy:SleepPolicy",
         "sleep.sleep_input:SleepInput",

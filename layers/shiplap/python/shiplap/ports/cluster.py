@@ -17,6 +17,7 @@ from shiplap.kubernetes.related_objects import (
     ScalableName,
     VolumeAttachment,
 )
+from shiplap.kubernetes.rolled_workloads import RolledWorkload
 from shiplap.scheduling.model.snapshot import ClusterView
 
 
@@ -229,6 +230,19 @@ class ClusterApi(Protocol):
 
     def scalables(self, names: Iterable[ScalableName]) -> tuple[Scalable, ...]:
         """Read these workloads, in the given order, if they exist."""
+        ...
+
+    def workload(self, name: ScalableName) -> RolledWorkload | None:
+        """Read a workload; None if there is none of this name."""
+        ...
+
+    def annotate_template(
+        self, name: ScalableName, annotations: Mapping[str, str], *, uid: str, resource_version: str
+    ) -> RolledWorkload:
+        """Merge annotations into the pod template of a workload, which replaces its pods; the new workload.
+
+        Raises ObjectNotFound; ObjectConflict when it has changed since `resource_version`, or was recreated.
+        """
         ...
 
     def publish(self, event: Event) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 from math import ceil, inf
 
-from shiplap.disruption.commands import OF_POLICIES, Reason
+from shiplap.disruption.commands import OF_POLICIES, VOLUNTARY, Reason
 from shiplap.errors import ClusterError, TooManyRequests
 from shiplap.flows.claim_updates import DRAIN, facts
 from shiplap.flows.context import FlowContext
@@ -180,6 +180,16 @@ class Drains:
         pods = self._context.cluster.pods_on(node.metadata.name)
         return self._policies.objection(Reason(claim.failure), claim, pods, has_begun=True)
 
+    def moved_otherwise(
+        self, claim: NodeClaim, node: Node, leaving: Sequence[Pod], pods: Sequence[Pod]
+    ) -> frozenset[str]:
+        """Uids of pods that are not evicted now because a policy moves them. Nothing waits for that under pressure."""
+        now = self._context.clock.now()
+        free = [pod for pod in leaving if now < last_moment(pod, claim.deadline_at)]
+        if not free or claim.failure not in VOLUNTARY or not self._context.policies:
+            return frozenset()
+        return self._policies.moved_otherwise(claim, node, free, pods)
+
     @cached_property
     def _policies(self) -> ActivePolicies:
         return ActivePolicies.of(self._settings, self._context)
@@ -245,7 +255,10 @@ def drain(
     # Nobody leaves in the first seconds but by the clock, which no promise stops: there is no need to read them.
     promised = drains.promised if now >= claim.changed_at + HEAD_START_S else frozenset()
     leaving = may_leave(left, promised, now, started_at=claim.changed_at, deadline_at=claim.deadline_at)
+    moved = drains.moved_otherwise(claim, node, leaving, pods)
     for pod in leaving:
+        if pod.metadata.uid in moved:
+            continue
         if drains.may_evict(claim, pod) and not evict_pod(pod, claim, now, context):
             drains.refused(pod)
     for pod in left:

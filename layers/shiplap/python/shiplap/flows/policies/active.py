@@ -12,7 +12,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import FunctionInstall
 from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy, SweptFacts
 from shiplap.instances.catalog.type_catalog import InstanceType
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.registry import flow_of
 from shiplap.ports import DecisionState, OfferingFailure
@@ -113,6 +113,13 @@ class ActivePolicies:
         if owner is None:
             return f"nothing may leave any more for reason {reason}: it is switched off"
         return owner.objection(claim, pods, has_begun=has_begun)
+
+    def moved_otherwise(
+        self, claim: NodeClaim, node: Node, leaving: Sequence[Pod], pods: Sequence[Pod]
+    ) -> frozenset[str]:
+        """Return the uids of those among `leaving` that are not evicted now: a policy moves them in its own way."""
+        found = (policy.moved_otherwise(claim, node, leaving, pods) for policy in self._policies)
+        return frozenset(uid for uids in found for uid in uids)
 
     def sweep(self, facts: SweptFacts) -> None:
         """Do the chores of a sweep. Raises StoreError."""

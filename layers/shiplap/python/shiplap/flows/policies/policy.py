@@ -19,7 +19,7 @@ from shiplap.flows.optional.policy_port import PolicyPort
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.readiness.joins import JoinHistory
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import DecisionState, OfferingFailure
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
@@ -127,6 +127,19 @@ class Policy:
     def objection(self, claim: NodeClaim, pods: Sequence[Pod], *, has_begun: bool = False) -> str:
         """Return why a node that the policy removes stays, or nothing; with `has_begun` its pods leave already."""
         return ""
+
+    def moved_otherwise(
+        self,
+        claim: NodeClaim,
+        node: Node,
+        leaving: Sequence[Pod],
+        pods: Sequence[Pod],
+    ) -> Collection[str]:
+        """Return the uids of those among `leaving` that are not evicted now: the policy moves them in its own way.
+
+        `pods` are all pods of the node. Asked only while neither AWS nor a deadline presses.
+        """
+        return ()
 
     def sweep(self, facts: SweptFacts) -> None:
         """Do the chores of a sweep. Raises StoreError."""

@@ -23,12 +23,14 @@ from shiplap.scheduling.model.planned_pods import do_not_disrupt, ends_with_its_
 class PdbLimits(msgspec.Struct, frozen=True, eq=False):
     """The PodDisruptionBudgets of a cluster, looked up by pod: `namespace/name` of the pod to its budgets.
 
-    `counts` has the counts of each budget by `namespace/name`; `unreadable` says of others why they have none.
+    `counts` has the counts of each budget by `namespace/name`; `unreadable` says of others why they have none. `kept`
+    says of pods, by `namespace/name`, why a policy keeps them.
     """
 
     by_pod: Mapping[str, tuple[PodDisruptionBudget, ...]]
     counts: Mapping[str, PodDisruptionBudgetStatus]
     unreadable: Mapping[str, str] = {}
+    kept: Mapping[str, str] = {}
 
 
 def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> PdbLimits:
@@ -71,9 +73,12 @@ def protected_by(pod: Pod, pdb_limits: PdbLimits, now: float) -> str:
     budgets = pdb_limits.by_pod.get(pod.key, ())
     refusal = eviction_refusal(pod, budgets, pdb_limits.counts, unhealthy=is_unhealthy(pod))
     if refusal is None:
-        return ""
+        why = pdb_limits.kept.get(pod.key, "")
+        return f"pod {pod.key} stays: {why}" if why else ""
     names = ", ".join(budget.key for budget in budgets)
     if refusal is EvictionRefusal.SEVERAL:
         return f"pod {pod.key} has several PodDisruptionBudgets ({names}), which evictions do not support"
-    why = pdb_limits.unreadable.get(names, "" if refusal is EvictionRefusal.EXHAUSTED else refusal.value)
+    why = pdb_limits.kept.get(pod.key) or pdb_limits.unreadable.get(
+        names, "" if refusal is EvictionRefusal.EXHAUSTED else refusal.value
+    )
     return f"pdb {names} prevents the eviction of pod {pod.key}{': ' if why else ''}{why}"

@@ -1,0 +1,27 @@
+"""The key `rollouts` of shiplap.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shiplap.manifests.decoding import Problem
+from shiplap.policies.rollouts.rollouts_settings import RolloutSettings
+from shiplap_cdk.policy_document import PolicyDocument
+
+
+class RolloutsDocument(PolicyDocument):
+    """Rollouts: what functions may do for them is of the cluster, in docs/rbac-rollouts.yaml."""
+
+    explanation = "Pods of leaving nodes move by restarts of their Deployments."
+    of_cluster = (RolloutSettings, RolloutSettings())
+
+    def settings(self, written: RolloutSettings) -> RolloutSettings | None:
+        """Return the settings as they are written."""
+        return written if written.is_on else None
+
+    def problems(self, written: RolloutSettings) -> Iterable[Problem]:
+        """Return what is wrong with the bounds."""
+        return written.problems()
+
+
+DOCUMENT = RolloutsDocument()
