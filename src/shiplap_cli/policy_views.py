@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -58,8 +58,11 @@ class PolicyView:
     kinds: ClassVar[frozenset[str]] = frozenset()
     """Kinds of objects in files that the feature reads beside those of every decision."""
 
-    def wanted(self, view: ClusterView) -> Sequence[OptionalKind]:
-        """Return what is to be listed of a cluster beside what every decision reads."""
+    def wanted(self, view: ClusterView, *, installed: bool) -> Sequence[OptionalKind]:
+        """Return what is to be listed of a cluster beside what every decision reads.
+
+        With `installed` it is for the decisions of an install in which the feature is on.
+        """
         return ()
 
     def checked(self, documents: Sequence[Document]) -> Iterator[tuple[Document, InvalidInput | None]]:
@@ -115,9 +118,10 @@ def kinds_of_features() -> frozenset[str]:
     return frozenset().union(*(view.kinds for _, view in views()))
 
 
-def wanted_by_features(view: ClusterView) -> tuple[OptionalKind, ...]:
-    """Return what features want listed of a cluster."""
-    return tuple(kind for _, each in views() for kind in each.wanted(view))
+def wanted_by_features(view: ClusterView, on: Collection[str] | None) -> tuple[OptionalKind, ...]:
+    """Return what features want listed of a cluster: those that are on in its install, or all without an install."""
+    asked = [each for name, each in views() if on is None or name in on]
+    return tuple(kind for each in asked for kind in each.wanted(view, installed=on is not None))
 
 
 def checked_by_features(documents: Sequence[Document]) -> Iterator[tuple[Document, InvalidInput | None]]:

@@ -20,7 +20,7 @@ from tests.permissions.authorizations import ACCOUNT, SHARER, arn, pass_role
 from tests.permissions.evaluator import Request, allowed, concerns, of
 from tests.permissions.recording import KubernetesRequest, Recording
 from tests.permissions.roles import Roles
-from tests.permissions.story import REGION, told
+from tests.permissions.story import LISTS_OF_POD_GROUPS, REGION, told
 
 pytestmark = pytest.mark.thorough
 
@@ -74,7 +74,10 @@ UNTOLD_STATEMENTS = {
 }
 """What the story does not come to; tests of the flows do, on fakes."""
 
-UNTOLD_OF_CLUSTERS = {("delete", "", "nodes"): "a Node left over when its instance is gone (endings.clear_nodes)"}
+UNTOLD_OF_CLUSTERS = {
+    ("delete", "", "nodes"): "a Node left over when its instance is gone (endings.clear_nodes)",
+    **dict.fromkeys(LISTS_OF_POD_GROUPS, "read where gangs are on (test_permissions_with_options.py)"),
+}
 RBAC = Path(__file__).parents[2] / "docs" / "rbac.yaml"
 NODE_ROLE = f"arn:aws:iam::{ACCOUNT}:role/shiplap/{REGION}/shiplap/shiplap-node-{REGION}-production"
 _ENTRY = arn("eks", REGION, f"access-entry/production/role/{ACCOUNT}/nodes/00c7ab00-0000-4000-8000-000000000000")

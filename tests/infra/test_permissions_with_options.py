@@ -1,4 +1,4 @@
-"""The roles of an install with sleep, ceilings, commitments and spot risk, simulated: they allow what is asked."""
+"""The roles of an install with all optional features, simulated: they allow what is asked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.permissions.authorizations import arn
 from tests.permissions.evaluator import allowed, concerns, of
 from tests.permissions.recording import Recording, now
 from tests.permissions.roles import Roles
-from tests.permissions.story import DAY_S, REGION, Story, told
+from tests.permissions.story import DAY_S, LISTS_OF_POD_GROUPS, REGION, Story, told
 
 pytestmark = pytest.mark.thorough
 
@@ -30,6 +30,7 @@ OPTIONS = """\
       - {hourly: 100, mode: warn}
       - {nodePool: general, monthly: 5000, mode: cheapest}
     spotRisk: {mode: prefer}
+    gangs: {mode: whole}
 ceilings: [{monthly: 10000, mode: stop}]
 commitments: {countedBy: eu-west-1/shiplap, share: 80%}
 """
@@ -114,6 +115,11 @@ def test_the_story_comes_to_everything_that_is_stored(recording: Recording) -> N
     (bucket,) = [item["Name"] for item in s3.list_buckets()["Buckets"]]
     keys = [item["Key"] for item in s3.list_objects_v2(Bucket=bucket, Prefix="catalog/")["Contents"]]
     assert f"catalog/{REGION}/commitments.json" in keys
+
+
+@pytest.mark.parametrize("function", ["schedule", "disrupt"])
+def test_functions_that_decide_read_the_pod_groups_that_pods_name(recording: Recording, function: str) -> None:
+    assert set(LISTS_OF_POD_GROUPS) <= recording.kubernetes[function]
 
 
 def test_evidence_may_be_added_to_its_own_partition_only(roles: Roles, recording: Recording) -> None:

@@ -107,6 +107,14 @@ spec:
   scalableRef: {{apiGroup: apps, kind: {kind}, name: {name}}}
 """
 
+LISTS_OF_POD_GROUPS = (
+    ("list", "scheduling.k8s.io", "podgroups"),
+    ("list", "scheduling.run.ai", "podgroups"),
+    ("list", "scheduling.volcano.sh", "podgroups"),
+    ("list", "scheduling.x-k8s.io", "podgroups"),
+)
+"""Requests that only an install with gangs makes."""
+
 OF_A_CLUSTER = """\
 apiVersion: karpenter.sh/v1alpha1
 kind: NodeOverlay
@@ -151,8 +159,9 @@ class Story:
         self._days_later()
 
     def tell_of_options(self) -> None:
-        """With sleep from midnight UTC, ceilings, commitments and spot risk: two nights. It begins at noon."""
+        """With sleep from midnight UTC, ceilings, commitments, spot risk and gangs: two nights. It begins at noon."""
         self._setting()
+        self._name_pod_groups()
         self.recording.invoke("catalog", {})  # which asks for commitments
         self.pod("steady-1", owners=[_OWNER], nodeSelector={"karpenter.sh/capacity-type": "on-demand"})
         self.pod("spot-1", owners=[_OWNER], nodeSelector={"karpenter.sh/capacity-type": "spot"})
@@ -163,6 +172,22 @@ class Story:
         self._take_spot_back()
         self._a_night(looks=2)
         self.live(20)
+
+    def _name_pod_groups(self) -> None:
+        """Pods name PodGroups of each API, which need one of them."""
+        said: dict[str, dict[str, Any]] = {
+            "scheduling.k8s.io": {"spec": {"schedulingGroup": {"podGroupName": "group"}}},
+            "scheduling.run.ai": {"metadata": {"annotations": {"pod-group-name": "group"}}},
+            "scheduling.volcano.sh": {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "group"}}},
+            "scheduling.x-k8s.io": {"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "group"}}},
+        }
+        for _, api, plural in LISTS_OF_POD_GROUPS:
+            one = {"minMember": 1, "schedulingPolicy": {"basic": {}}}
+            self.server.create(f"{plural}.{api}", {"metadata": {"name": "group"}, "spec": one}, "default")
+            container = {"name": "c", "resources": {"requests": {"cpu": "100m", "memory": "100Mi"}}}
+            metadata = {"name": f"member-{api}", **said[api].get("metadata", {})}
+            spec = {"containers": [container], **said[api].get("spec", {})}
+            self.server.create("pods", {"metadata": metadata, "spec": spec}, "default")
 
     def _a_night(self, looks: int) -> None:
         """The first minutes of the next day of UTC, in which the hours of the day before are counted too."""

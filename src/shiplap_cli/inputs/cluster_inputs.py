@@ -101,7 +101,7 @@ def read_cluster_inputs(
         access,
         manifests=own,
         workloads=bool(cluster.pod_topology_spread.constraints()),
-        features=installed is None,  # an install decides by what its functions read
+        features=None if installed is None else deployed.policies_on if deployed is not None else (),
     )
     of_install = installed.settings if installed is not None else None
     if installed is not None and of_install is not None:

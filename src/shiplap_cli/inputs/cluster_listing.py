@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -231,7 +231,7 @@ def list_cluster(
     namespace: str,
     manifests: bool,
     workloads: bool,
-    features: bool = False,
+    features: Collection[str] | None = (),
     report: Callable[[str], None] = lambda _: None,
 ) -> ClusterListing:
     """List what a decision reads, as far as it is permitted.
@@ -241,7 +241,8 @@ def list_cluster(
         namespace: where to look for what may not be listed in the whole cluster.
         manifests: whether NodePools and what belongs to them are to be read, too.
         workloads: whether there are default spread constraints, which need Services and controllers.
-        features: whether objects are to be read that only optional features know.
+        features: names of the optional features that are on in the install, whose objects are to be read, too; None
+            without an install.
         report: receives the text of each step.
 
     Raises:
@@ -258,7 +259,7 @@ class _Lister:
         self._unseen: list[MissingPermission] = []
         self._unreadable: set[Unreadable] = set()
 
-    def survey(self, *, manifests: bool, workloads: bool, features: bool) -> ClusterListing:
+    def survey(self, *, manifests: bool, workloads: bool, features: Collection[str] | None) -> ClusterListing:
         version = self._version()  # alone and first: an unreachable server or a refused credential is one error
         of_manifests = _MANIFESTS if manifests else ()
         listed = self._list_each((*_ALWAYS, *of_manifests, _NODE_CLAIMS))
@@ -272,7 +273,7 @@ class _Lister:
         if listed.get("capacity_buffers"):
             scalables = tuple(item for kind in _SCALABLES for item in self._list_permitted(kind))
         view = ClusterView(scalables=scalables, unreadable=tuple(sorted(self._unreadable)))
-        of_features = self._list_optional(wanted_by_features(ClusterView(pods=pods))) if features else None
+        of_features = self._list_optional(wanted_by_features(ClusterView(pods=pods), features))
         return ClusterListing(
             view=replace(view, **{field: items for field, items in listed.items() if field in view.__struct_fields__}),
             manifests=tuple(_with_kind(kind, item) for kind in of_manifests for item in listed[kind.field]),
@@ -396,7 +397,9 @@ def access_of(kubeconfig: Path | None, context: str) -> Access:
     return load(kubeconfig, context, environment=os.environ, home=Path.home(), instead=instead)
 
 
-def read_live_cluster(access: Access, *, manifests: bool, workloads: bool, features: bool) -> LiveCluster:
+def read_live_cluster(
+    access: Access, *, manifests: bool, workloads: bool, features: Collection[str] | None
+) -> LiveCluster:
     """Enter a cluster and list what a decision reads.
 
     Raises:

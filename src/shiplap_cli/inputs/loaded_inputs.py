@@ -206,7 +206,9 @@ def _snapshot(
         _shifted_zones(cluster_inputs, installed),
     )
     state = cluster_inputs.state
-    decision = installed_decision(installed, cluster, state.view, state.claims, bought, manifest_state)
+    decision = installed_decision(
+        installed, cluster, state.view, state.claims, bought, manifest_state, state.of_features
+    )
     snapshot = decision.snapshot
     if types is not None:
         return msgspec.structs.replace(snapshot, catalogs=catalogs_of_file(written, types)), decision

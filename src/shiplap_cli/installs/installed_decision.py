@@ -37,13 +37,14 @@ from shiplap.flows.policies.active import NO_POLICIES, ActivePolicies
 from shiplap.instances.readiness.joins import BlockedLaunches
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
-from shiplap.ports import DecisionState
+from shiplap.ports import ClusterApi, DecisionState
 from shiplap.scheduling.model.scheduling_plan import Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.installs.installed import InstalledCluster, read_or_note
-from shiplap_cli.policy_views import views
+from shiplap_cli.installs.objects_for_caller import ObjectsForCaller
+from shiplap_cli.policy_views import FeatureObjects, views
 
 Port = TypeVar("Port")
 
@@ -108,6 +109,7 @@ def installed_decision(
     claims: Sequence[NodeClaim],
     supply: LaunchSupply,
     manifest_state: ManifestState = AS_DEPLOYED,
+    of_features: FeatureObjects | None = None,
 ) -> InstalledDecision:
     """Return the inputs of the functions' decisions.
 
@@ -118,6 +120,7 @@ def installed_decision(
         claims: those of the cluster, which count where table `state` could not be read. Policies are left out then.
         supply: what can be bought.
         manifest_state: what was found out about live manifests.
+        of_features: the objects that only policies read; None where they may not be listed.
     """
     state, at = installed.state or DecisionState(0, tuple(claims)), installed.at
     barred = barred_launches(installed.joins, state.claims, at)
@@ -129,7 +132,7 @@ def installed_decision(
     inputs = DecisionInputs(at, state, view, state.missed_pods | missed_pods(state, view))
     policies = NO_POLICIES
     if installed.install is not None and installed.state is not None and settings.policies_on:
-        policies = ActivePolicies.of(settings, _ports(installed.install, settings, at, installed.notes))
+        policies = ActivePolicies.of(settings, _ports(installed.install, installed, settings, of_features))
         policies.look_up()
         read_or_note(installed.notes, "what nodes cost", "no ceiling counts", lambda: policies.read(state, at), None)
     snapshot = sold_snapshot(settings, inputs, supply, installed.capacity, NoMetrics())
@@ -137,12 +140,14 @@ def installed_decision(
     return InstalledDecision(installed, settings, inputs, supply, policies, snapshot, manifest_state)
 
 
-def _ports(install: DeployedInstall, settings: ClusterSettings, at: float, notes: list[str]) -> FlowContext:
+def _ports(
+    install: DeployedInstall, installed: InstalledCluster, settings: ClusterSettings, objects: FeatureObjects | None
+) -> FlowContext:
     """Return the ports that policies read by; a function would have the rest."""
     absent = cast("Any", None)
     return FlowContext(
-        clock=_Moment(at),
-        cluster=absent,
+        clock=_Moment(installed.at),
+        cluster=cast("ClusterApi", ObjectsForCaller(objects)),
         compute=absent,
         state=install.state(),
         capacity=install.capacity(),
@@ -152,7 +157,7 @@ def _ports(install: DeployedInstall, settings: ClusterSettings, at: float, notes
         recorder=absent,
         meter=NoMetrics(),
         joins=install.joins(),
-        policy_ports=dict(_policy_ports(install, settings, notes)),
+        policy_ports=dict(_policy_ports(install, settings, installed.notes)),
         policies=settings.policies_on,
     )
 

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from shiplap.errors import InvalidInput
 from shiplap.manifests.files.documents import Document
 from shiplap.policies.gangs.gang import PodGroupFacts
-from shiplap.policies.gangs.pod_groups import KIND, PodGroupObject, group_of, pod_group_facts, pod_group_problems
+from shiplap.policies.gangs.pod_groups import (
+    KIND,
+    PodGroupObject,
+    group_of,
+    pod_group_facts,
+    pod_group_problems,
+    unread_facts,
+)
 from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
 from shiplap_cli.inputs.pod_templates.admission import Admission, PriorityClass
 from shiplap_cli.policy_views import FeatureObjects
@@ -57,5 +64,4 @@ def facts_of_objects(objects: FeatureObjects) -> list[PodGroupFacts]:
 def _unreadable(document: Document, problem: InvalidInput) -> PodGroupFacts:
     meta = document.data.get("metadata")
     namespace, name = (str(meta.get(field, "")) if isinstance(meta, dict) else "" for field in ("namespace", "name"))
-    said = f"its PodGroup cannot be read: {problem.what}"
-    return PodGroupFacts(group_of(document.data.get("apiVersion")), namespace or "default", name, problem=said)
+    return unread_facts((group_of(document.data.get("apiVersion")), namespace or "default", name), problem.what)

@@ -44,17 +44,18 @@ class GangsView(PolicyView):
 
             yield from limit_warnings(documents, pools, supply)
 
-    def wanted(self, view: ClusterView) -> Sequence[OptionalKind]:
-        """Return the PodGroups of those APIs of which a pod that waits names one."""
-        apis = sorted({api for api, _, _ in named_pod_groups(view.unbound)})
-        return [OptionalKind(api, VERSIONS[api], "pod_groups", KIND, _ONE_BY_ONE) for api in apis]
+    def wanted(self, view: ClusterView, *, installed: bool) -> Sequence[OptionalKind]:
+        """Return the PodGroups of those APIs of which a pod names one; an install also protects gangs that run."""
+        pods, consequence = (view.pods, _WAIT) if installed else (view.unbound, _ONE_BY_ONE)
+        apis = sorted({api for api, _, _ in named_pod_groups(pods)})
+        return [OptionalKind(api, VERSIONS[api], "pod_groups", KIND, consequence) for api in apis]
 
     def asked_by(self, view: ClusterView, objects: FeatureObjects | None) -> PolicyInput | None:
         """Return what pods and PodGroups say of gangs; None if no gang waits or runs."""
         facts: Sequence[PodGroupFacts] = ()
         if objects is not None:
             where, pods = ("in the cluster", view.unbound) if objects.live else ("among the files", view.pods)
-            facts = named_facts(pods, facts_of_objects(objects), where)
+            facts = named_facts(named_pod_groups(pods), facts_of_objects(objects), where)
         known = KnownGangs(pod_groups=tuple(facts))
         return GangInput(known) if waiting_gangs(view, known, 0.0) or runs_gangs(view, known) else None
 
@@ -62,9 +63,7 @@ class GangsView(PolicyView):
         """Yield the gangs that wait, each with the places of its members and what they cost."""
         gangs = _waiting(snapshot)
         if gangs:
-            known = snapshot.policy(GangInput)
-            named = known is not None and known.known.pod_groups
-            yield "" if snapshot.install else _WITH_POD_GROUPS if named else _AS_IN_AN_INSTALL
+            yield "" if snapshot.install else _AS_IN_AN_INSTALL
         for members in gangs:
             yield _line(members, plan)
 
@@ -77,8 +76,8 @@ class GangsView(PolicyView):
 VIEW = GangsView()
 
 _ONE_BY_ONE = "pods that name one are planned one by one"
+_WAIT = "pods that name one wait in this answer"
 _AS_IN_AN_INSTALL = "\nGangs, all or nothing, as an install with `gangs: {mode: whole}` plans them:"
-_WITH_POD_GROUPS = "\nGangs, all or nothing; an install reads no PodGroups yet and plans their pods one by one:"
 
 
 def _waiting(snapshot: Snapshot) -> Sequence[GangMembers]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 _ANY = frozenset({"metadata.name", "metadata.namespace"})
@@ -27,7 +30,13 @@ class Resource(msgspec.Struct, frozen=True):
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def key(self) -> str:
+        """The plural name, with the group where several groups have a kind of this name."""
+        return f"{self.plural}.{self.group}" if self.plural in _OF_SEVERAL_GROUPS else self.plural
 
+
+_OF_SEVERAL_GROUPS = frozenset({"podgroups"})
 _POD_FIELDS = _ANY | {
     "spec.nodeName",
     "spec.restartPolicy",
@@ -55,7 +64,7 @@ _EVENT_FIELDS = _ANY | {
 _ADMISSION, _FLOW_CONTROL = "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"
 
 RESOURCES = {
-    resource.plural: resource
+    resource.key: resource
     for resource in (
         Resource("", "v1", "pods", "Pod", has_status=True, fields=_POD_FIELDS),
         Resource("", "v1", "nodes", "Node", False, True, _ANY | {"spec.unschedulable"}),
@@ -78,6 +87,10 @@ RESOURCES = {
         Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False),
         Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, True),
         Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False),
+        Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", has_status=True),
+        Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", has_status=True),
+        Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", has_status=True),
+        Resource("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup", has_status=True),
         Resource("karpenter.sh", "v1", "nodepools", "NodePool", False, True),
         Resource("karpenter.sh", "v1", "nodeclaims", "NodeClaim", False, True),
         Resource("karpenter.sh", "v1alpha1", "nodeoverlays", "NodeOverlay", False, True),
@@ -109,7 +122,7 @@ RESOURCES = {
         Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, True),
     )
 }
-"""By plural name, as it stands in a URL."""
+"""By `Resource.key`."""
 
 _NO_TRAFFIC = "simulated containers do nothing, and carry no traffic"
 _NO_CHECKS = "the playground checks no rights"
@@ -127,5 +140,20 @@ IDLE = {
 }
 """Kinds that a real cluster acts on and a simulated one only stores, and what does not happen."""
 
-PLURALS = {resource.kind: plural for plural, resource in RESOURCES.items()}
-"""The plural name of each kind."""
+PLURALS = {resource.kind: key for key, resource in RESOURCES.items() if key == resource.plural}
+"""The plural name of each kind that only one group has."""
+
+_KEYS = {(resource.group, resource.kind): key for key, resource in RESOURCES.items()}
+
+
+def resource_of(group: str, version: str, plural: str) -> Resource | None:
+    """Return the resource of a path; None if there is none."""
+    found = RESOURCES.get(f"{plural}.{group}") or RESOURCES.get(plural)
+    return found if found is not None and (found.group, found.version) == (group, version) else None
+
+
+def key_of(body: Mapping[str, Any]) -> str:
+    """Return the key of the resource that an object is of, by its kind, and by its group if it states one."""
+    group = str(body.get("apiVersion", "")).rpartition("/")[0]
+    kind = body.get("kind", "")
+    return _KEYS.get((group, kind)) or PLURALS.get(kind, "")

@@ -21,7 +21,7 @@ from shiplap.kubernetes.objects import ObjectMeta, Pod, PodStatus
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import Clock
 from shiplap_lab.api_server import stored_claims, stored_pods
-from shiplap_lab.api_server.api_resources import PLURALS, RESOURCES, Resource
+from shiplap_lab.api_server.api_resources import RESOURCES, Resource, key_of
 from shiplap_lab.api_server.bodies.merge_patches import json_merge, strategic_merge
 from shiplap_lab.api_server.changelog import Change, ChangeLog, Object, as_seen
 from shiplap_lab.api_server.object_keys import Keys
@@ -98,6 +98,8 @@ class ApiServer:
     """
 
     def __init__(self, clock: Clock, *, log_limit: int = 10_000) -> None:
+        self.undefined: set[str] = set()
+        """Keys of resources that are not served, such as those whose CRD is not installed."""
         self._clock = clock
         self._lock = RLock()
         self._log = ChangeLog(log_limit)
@@ -144,7 +146,7 @@ class ApiServer:
             ObjectConflict: an object of this name exists.
             ClusterError: status 422, it has no name.
         """
-        resource = _resource(plural)
+        resource = self._resource(plural)
         with self._lock:
             body = _copied(body)  # what the caller does with its own object later must not reach the stored one
             given = body.get("metadata") or {}
@@ -169,7 +171,7 @@ class ApiServer:
 
     def get(self, plural: str, name: str, namespace: str = "") -> Object:
         """Raises ObjectNotFound."""
-        resource = _resource(plural)
+        resource = self._resource(plural)
         with self._lock:
             key = _key((namespace or "default") if resource.namespaced else "", name)
             try:
@@ -186,7 +188,7 @@ class ApiServer:
             ResourceVersionGone: the continue token has expired.
             ClusterError: status 400, a selector or the token is malformed.
         """
-        resource = _resource(plural)
+        resource = self._resource(plural)
         with self._lock:
             if continue_token:
                 whole, start = self._continued(continue_token)
@@ -241,7 +243,7 @@ class ApiServer:
 
     def apply(self, body: Object) -> Object:
         """Create an object, or put it, status included, in the place of the one of its kind and name."""
-        plural = PLURALS.get(body.get("kind", ""), "")
+        plural = key_of(body)
         with self._lock:
             try:
                 namespace = body["metadata"].get("namespace", "")
@@ -369,7 +371,7 @@ class ApiServer:
             ResourceVersionGone: the version is too old.
             ClusterError: status 400, a selector or the version is malformed.
         """
-        test = selection.test(_resource(plural))
+        test = selection.test(self._resource(plural))
         with self._lock:
             newest = self._log.newest
             if resource_version in ("", "0"):
@@ -472,12 +474,10 @@ class ApiServer:
     def _now(self) -> str:
         return rfc3339(self._clock.now())
 
-
-def _resource(plural: str) -> Resource:
-    try:
+    def _resource(self, plural: str) -> Resource:
+        if plural not in RESOURCES or plural in self.undefined:
+            raise ObjectNotFound(f"the server could not find the requested resource {plural!r}", status=404)
         return RESOURCES[plural]
-    except KeyError:
-        raise ObjectNotFound(f"the server could not find the requested resource {plural!r}", status=404) from None
 
 
 def _copied(item: Any) -> Any:

@@ -8,13 +8,16 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from shiplap.errors import ClusterError, ObjectNotFound
-from shiplap_lab.api_server.api_resources import RESOURCES
+from shiplap_lab.api_server.api_resources import RESOURCES, resource_of
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
-    """A request as RBAC sees it; `namespace` and `name` are empty when the URL names none."""
+    """A request as RBAC sees it; `namespace` and `name` are empty when the URL names none.
+
+    `resource` is the key of a resource that the server knows.
+    """
 
     verb: str
     group: str
@@ -26,7 +29,8 @@ class ApiRequest(msgspec.Struct, frozen=True):
     @property
     def target(self) -> str:
         """The resource as an RBAC rule names it, for example `pods/status`."""
-        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        plural = RESOURCES[self.resource].plural
+        return f"{plural}/{self.subresource}" if self.subresource else plural
 
 
 def parse(method: str, url: str) -> tuple[ApiRequest, dict[str, str]]:
@@ -50,10 +54,10 @@ def parse(method: str, url: str) -> tuple[ApiRequest, dict[str, str]]:
     if rest[:1] == ["namespaces"] and len(rest) > 2:
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = [*rest, "", "", ""][:3]
-    resource = RESOURCES.get(plural)
-    if resource is None or (resource.group, resource.version) != (group, version) or len(rest) > 3:
+    resource = resource_of(group, version, plural)
+    if resource is None or len(rest) > 3:
         raise ObjectNotFound("the server could not find the requested resource", status=404)
-    return ApiRequest(_verb(method, name, query), group, plural, subresource, namespace, name), query
+    return ApiRequest(_verb(method, name, query), group, resource.key, subresource, namespace, name), query
 
 
 def _verb(method: str, name: str, query: dict[str, str]) -> str:

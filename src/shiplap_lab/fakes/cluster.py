@@ -47,9 +47,17 @@ from shiplap.kubernetes.request_bodies import (
     template_patch,
 )
 from shiplap.kubernetes.rolled_workloads import RolledWorkload
-from shiplap.ports import MANIFEST_KINDS, KnownPods, Listed, ManifestObjects, WatchEvent
+from shiplap.ports import (
+    MANIFEST_KINDS,
+    CustomKind,
+    KnownPods,
+    Listed,
+    ManifestObjects,
+    NamedObjects,
+    WatchEvent,
+)
 from shiplap.scheduling.model.snapshot import ClusterView
-from shiplap_lab.api_server.api_resources import PLURALS
+from shiplap_lab.api_server.api_resources import PLURALS, resource_of
 from shiplap_lab.api_server.changelog import Change
 from shiplap_lab.api_server.mirror import Mirror
 from shiplap_lab.api_server.server import EVERYTHING, ApiServer, ListOptions
@@ -373,6 +381,22 @@ class FakeCluster:
             patch = template_patch(annotations, uid, resource_version)
             item = self.server.patch(SCALABLE_PLURALS[name.kind], name.name, patch, name.namespace)
             return msgspec.convert(item, RolledWorkload)
+
+    def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]]) -> NamedObjects:
+        """Objects of these namespaces and names, read as an answer is."""
+        with self._faults.effect("cluster.named_objects"):
+            resource = next((each for v in kind.versions if (each := resource_of(kind.group, v, kind.plural))), None)
+            if resource is None or resource.key in self.server.undefined:
+                return NamedObjects()
+            found = [
+                kind.reader.one(msgspec.json.encode(item))
+                for item in self._objects(resource.key)
+                if (item["metadata"]["namespace"], item["metadata"]["name"]) in names
+            ]
+        return NamedObjects(
+            tuple(read.item for read in found if read.item is not None),
+            tuple(read.unreadable for read in found if read.unreadable is not None),
+        )
 
     def publish(self, event: Event) -> None:
         """Write an event; one that said the same before stays as it is."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap_lab.api_server.api_resources import PLURALS
+from shiplap_lab.api_server.api_resources import key_of
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.scenarios.scenario import PodGroup
 
@@ -56,7 +56,7 @@ def create_object(server: ApiServer, item: dict[str, Any], now: float) -> None:
     body = dict(item)
     if body["kind"] == "Event":
         body.setdefault("lastTimestamp", rfc3339(now))
-    server.create(PLURALS[body["kind"]], body, body["metadata"].get("namespace", ""))
+    server.create(key_of(body), body, body["metadata"].get("namespace", ""))
 
 
 def remove_pod(server: ApiServer, pod: Pod) -> None:

@@ -25,12 +25,13 @@ from shiplap.errors import (
     ResourceVersionGone,
     TooManyRequests,
 )
-from shiplap.kubernetes.objects import Event, ObjectMeta, ObjectReference, Pod, PodSpec, Taint
+from shiplap.kubernetes.objects import CustomObject, Event, ObjectMeta, ObjectReference, Pod, PodSpec, Taint
+from shiplap.kubernetes.reading import Reader
 from shiplap.kubernetes.related_objects import SCALABLE_PLURALS, ScalableName, attached_volumes
 from shiplap.manifests.custom_resources import NodePool, RequirementSpec
 from shiplap.manifests.live.nodeclaim_objects import claim_object_changes
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap.ports import MANIFEST_KINDS, ClusterApi, WatchEvent
+from shiplap.ports import MANIFEST_KINDS, ClusterApi, CustomKind, NamedObjects, WatchEvent
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.access import READ_ONLY
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
@@ -562,6 +563,48 @@ def test_annotations_of_a_template_are_merged_into_what_was_read_only(api: Clust
         api.annotate_template(ScalableName("shop", "Deployment", "gone"), {}, uid=uid, resource_version="1")
 
 
+class Counted(msgspec.Struct, frozen=True):
+    """A CapacityBuffer, as a feature may read it."""
+
+    metadata: ObjectMeta
+    spec: dict[str, int]
+
+
+BUFFERS = CustomKind("autoscaling.x-k8s.io", ("v9", "v1beta1"), "capacitybuffers", Reader(Counted, "CapacityBuffer"))
+"""A kind of which the cluster serves the older version."""
+
+
+POD_GROUPS = {
+    ("scheduling.k8s.io", "v1beta1"),
+    ("scheduling.run.ai", "v2alpha2"),
+    ("scheduling.volcano.sh", "v1beta1"),
+    ("scheduling.x-k8s.io", "v1alpha1"),
+}
+"""The APIs of PodGroups: of each the role permits lists."""
+
+
+def test_objects_are_found_by_their_names_alone(api: ClusterApi, server: Server) -> None:
+    for namespace, name, replicas in (("a", "one", 1), ("b", "one", 2), ("b", "two", 3)):
+        spec = {"podTemplateRef": {"name": "t"}, "replicas": replicas}
+        server.create("capacitybuffers", {"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+    found = api.named_objects(BUFFERS, {("a", "one"), ("b", "two"), ("b", "none"), ("none", "one")})
+    assert found.items == ()  # a template's name is no number
+    assert [(each.kind, each.namespace, each.name) for each in found.unreadable] == [
+        ("CapacityBuffer", "a", "one"),
+        ("CapacityBuffer", "b", "two"),
+    ]
+    readable = msgspec.structs.replace(BUFFERS, reader=Reader(CustomObject, "CapacityBuffer"))
+    found = api.named_objects(readable, {("a", "one"), ("b", "two"), ("b", "none"), ("none", "one")})
+    assert [item.metadata.namespace for item in found.items] == ["a", "b"]
+    assert (found.unreadable, found.unlisted) == ((), ())
+
+
+def test_of_a_kind_without_definition_there_is_no_object(api: ClusterApi) -> None:
+    unknown = msgspec.structs.replace(BUFFERS, group="none.example.com")
+    for _ in range(3):
+        assert api.named_objects(unknown, {("a", "one")}) == NamedObjects()
+
+
 def test_an_event_is_written_once(api: ClusterApi, server: Server) -> None:
     event = Event(
         involved_object=ObjectReference(kind="Pod", namespace="shop", name="web-1", uid="u"),
@@ -848,6 +891,8 @@ class TestHttp:
         api.scalables([ScalableName("default", kind, "w") for kind in SCALABLE_PLURALS])
         with suppress(ObjectNotFound):
             api.annotate_template(ScalableName("default", "Deployment", "w"), {}, uid="u", resource_version="1")
+        for group, version in POD_GROUPS:
+            api.named_objects(CustomKind(group, (version,), "podgroups", BUFFERS.reader), {("default", "g")})
         api.bind(view.pods[0], "n1")
         api.evict(view.pods[0])
         api.delete_pod(view.pods[0], 0)

@@ -106,7 +106,7 @@ def test_each_resource_prints_its_objects_whatever_they_hold(plural: str, server
         extra = {} if plural != "pods" else pod_object("o")
         server.create(plural, {**extra, **body, "metadata": {"name": f"o{number}"}})
     prefix = f"/apis/{resource.api_version}" if resource.group else "/api/v1"
-    status, answer = kubectl.ask(f"{prefix}/{plural}")
+    status, answer = kubectl.ask(f"{prefix}/{resource.plural}")
     assert (status, answer["kind"]) == (200, "Table")
     assert [row["object"]["metadata"]["name"] for row in answer["rows"]] == [f"o{n}" for n in range(len(bodies))]
     assert all(len(row["cells"]) == len(answer["columnDefinitions"]) for row in answer["rows"])

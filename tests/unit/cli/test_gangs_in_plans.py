@@ -72,7 +72,7 @@ def pod_group(
 def test_a_pod_group_in_files_makes_a_gang_of_the_pods_that_name_it(tmp_path: Path, shiplap: Shiplap) -> None:
     whole = shiplap(*arguments(tmp_path, 9, pod_group(minMember=3), *grouped()))
     assert "web/train: 3 of 3 members have a place, 3 new nodes" in whole
-    assert "an install reads no PodGroups yet" in whole
+    assert "as an install with `gangs: {mode: whole}` plans them" in whole
     short = shiplap.page(*arguments(tmp_path, 2, pod_group(minMember=3), *grouped()), code=1)
     assert "nothing is launched for gang web/train: 2 of 3 members would have a place" in short
     enough = shiplap.page(*arguments(tmp_path, 2, pod_group(minMember=2), *grouped()), code=1)

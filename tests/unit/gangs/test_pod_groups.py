@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiplap.policies.gangs.gang import PodGroupFacts
+from shiplap.policies.gangs.gang_membership import named_pod_groups
 from shiplap.policies.gangs.pod_groups import PodGroupObject, group_of, named_facts, pod_group_facts, pod_group_problems
 from tests.builders.pods import pod
 
@@ -150,16 +151,13 @@ def test_other_groups_of_apis_have_no_pod_groups() -> None:
 def test_facts_are_of_the_pod_groups_that_pods_name() -> None:
     known = [pod_group_facts(group(minMember=2)), pod_group_facts(group(VOLCANO, "other", minMember=3))]
     label = {"scheduling.x-k8s.io/pod-group": "train"}
-    found = named_facts(
-        [
-            pod("a", "1", labels=label, namespace="ml"),
-            pod("b", "1", labels=label, namespace="web"),
-            pod("c", "1", annotations={"scheduling.volcano.sh/group-name": "none"}),
-            pod("d", "1"),
-        ],
-        known,
-        "among the files",
-    )
+    pods = [
+        pod("a", "1", labels=label, namespace="ml"),
+        pod("b", "1", labels=label, namespace="web"),
+        pod("c", "1", annotations={"scheduling.volcano.sh/group-name": "none"}),
+        pod("d", "1"),
+    ]
+    found = named_facts(named_pod_groups(pods), known, "among the files")
     assert [(item.namespace, item.name, item.minimum, item.problem) for item in found] == [
         ("default", "none", 1, "there is no PodGroup default/none of scheduling.volcano.sh among the files"),
         ("ml", "train", 2, ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -53,8 +53,19 @@ from shiplap.kubernetes.request_bodies import (
     template_patch,
 )
 from shiplap.kubernetes.rolled_workloads import RolledWorkload
-from shiplap.ports import MANIFEST_KINDS, KnownPods, Listed, ManifestObjects, WatchEvent
+from shiplap.ports import (
+    MANIFEST_KINDS,
+    CustomKind,
+    KnownPods,
+    Listed,
+    ManifestObjects,
+    NamedObjects,
+    WatchEvent,
+)
 from shiplap.scheduling.model.snapshot import ClusterView
+
+if TYPE_CHECKING:
+    from shiplap.cluster.named_objects import NamedObjectFinder
 
 _LOG = logging.getLogger(__name__)
 
@@ -174,6 +185,7 @@ class KubernetesClient:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._finder: NamedObjectFinder | None = None
 
     def view(
         self, leaving: Collection[str] = (), *, workloads: bool = False, known: KnownPods | None = None
@@ -435,6 +447,14 @@ class KubernetesClient:
         """Merge annotations into a pod template. Raises ObjectNotFound, ObjectConflict."""
         path, body = _workload_path(name), template_patch(annotations, uid, resource_version)
         return _one(_READ_WORKLOADS, self._transport.send("PATCH", path, body, MERGE_PATCH), path)
+
+    def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]]) -> NamedObjects:
+        """Objects of these namespaces and names; none where the kind is not defined."""
+        if self._finder is None:
+            from shiplap.cluster.named_objects import NamedObjectFinder  # noqa: PLC0415 - most clusters need none
+
+            self._finder = NamedObjectFinder(self._transport)
+        return self._finder.find(kind, names)
 
     def publish(self, event: Event) -> None:
         """Write an event; one that said the same before stays as it is."""

@@ -134,7 +134,7 @@ class Reader(Generic[T]):
         Objects of `any_size` are those of operators: manifests, and CRDs, whose annotations hold all of them again.
         """
         self._kind = kind
-        self._name = name or kind.__name__
+        self.name = name or kind.__name__
         self._page: msgspec.json.Decoder[_Typed[T]] = msgspec.json.Decoder(_Typed[kind])  # type: ignore[valid-type]
         self._object: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
         self._any_size = any_size
@@ -216,7 +216,7 @@ class Reader(Generic[T]):
         outline = _Outline(body)
         waits = self._kind is Pod and not outline.spec.is_set("nodeName")
         about = Unreadable(
-            kind=self._name,
+            kind=self.name,
             namespace=outline.metadata.text("namespace")[:_LONGEST_NAME],
             name=outline.metadata.text("name")[:_LONGEST_NAME],
             uid=outline.metadata.text("uid")[:_LONGEST_NAME],

@@ -6,7 +6,16 @@ tests/integration/contracts. Adapters translate and decide nothing. They raise o
 
 from __future__ import annotations
 
-from shiplap.ports.cluster import MANIFEST_KINDS, ClusterApi, KnownPods, Listed, ManifestObjects, WatchEvent
+from shiplap.ports.cluster import (
+    MANIFEST_KINDS,
+    ClusterApi,
+    CustomKind,
+    KnownPods,
+    Listed,
+    ManifestObjects,
+    NamedObjects,
+    WatchEvent,
+)
 from shiplap.ports.compute import (
     Compute,
     FleetOverride,
@@ -97,6 +106,7 @@ __all__ = [
     "Clock",
     "ClusterApi",
     "Compute",
+    "CustomKind",
     "DeadLetters",
     "DecisionState",
     "DryRunStore",
@@ -119,6 +129,7 @@ __all__ = [
     "MemoryStore",
     "Meter",
     "Move",
+    "NamedObjects",
     "NodeIdentities",
     "OfferingFailure",
     "Refusals",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from shiplap.kubernetes.objects import CustomObject, Event, Node, Pod, RawObject, Taint
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.reading import Reader, Unreadable
 from shiplap.kubernetes.related_objects import (
     Lease,
     PersistentVolumeClaim,
@@ -53,6 +54,29 @@ class ManifestObjects(msgspec.Struct, frozen=True):
         """Yield all objects, kind by kind."""
         yield from (*self.node_pools, *self.node_classes, *self.node_overlays, *self.capacity_buffers)
         yield from self.pod_templates
+
+
+class CustomKind(msgspec.Struct, frozen=True):
+    """A kind of namespaced objects whose definition may be missing; the first of `versions` that is served counts.
+
+    The reader names the kind.
+    """
+
+    group: str
+    versions: tuple[str, ...]
+    plural: str
+    reader: Reader[Any]
+
+
+class NamedObjects(msgspec.Struct, frozen=True):
+    """The objects that were asked for by namespace and name, as far as they exist.
+
+    `unlisted` are namespaces and names that were not looked for to the end, as there are too many objects of the kind.
+    """
+
+    items: tuple[Any, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    unlisted: tuple[tuple[str, str], ...] = ()
 
 
 KnownPods = Callable[[int, str], Sequence[Pod] | None]
@@ -243,6 +267,10 @@ class ClusterApi(Protocol):
 
         Raises ObjectNotFound; ObjectConflict when it has changed since `resource_version`, or was recreated.
         """
+        ...
+
+    def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]]) -> NamedObjects:
+        """List objects of a kind and keep those of these namespaces and names; none where the kind is not defined."""
         ...
 
     def publish(self, event: Event) -> None:

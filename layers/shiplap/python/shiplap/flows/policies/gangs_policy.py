@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy
+from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.gangs.gang import KnownGangs
 from shiplap.policies.gangs.gangs_settings import GangSettings
@@ -22,12 +23,21 @@ if TYPE_CHECKING:
 class GangPolicy(Policy):
     """Gangs: nothing is launched for one that cannot have all that it needs."""
 
-    def planning_input(self, facts: DecisionFacts) -> GangInput:  # noqa: ARG002 - pods say the rest
-        """Return what is known of gangs beside their pods."""
+    def planning_input(self, facts: DecisionFacts) -> GangInput:
+        """Return what is known of gangs that wait beside their pods."""
+        return self._known(facts.snapshot.view.unbound)
+
+    def replacement_input(self, facts: DecisionFacts) -> GangInput:
+        """Return what is known of gangs that wait or run: those must not be torn."""
+        return self._known(facts.snapshot.view.pods)
+
+    def _known(self, pods: Iterable[Pod]) -> GangInput:
+        from shiplap.flows.policies.gangs_inputs import read_pod_groups  # noqa: PLC0415 - as below
         from shiplap.policies.gangs.gang_input import GangInput  # noqa: PLC0415 - only what decides needs the planner
 
         settings = self.settings.policy(GangSettings) or GangSettings()
-        return GangInput(KnownGangs(settings.wait_s, set_aside_s=settings.set_aside_s))
+        read = read_pod_groups(self.settings.name, pods, self.context)
+        return GangInput(KnownGangs(settings.wait_s, read, settings.set_aside_s))
 
     def marked(self, launches: Launches) -> Sequence[NodeClaim]:
         """Return the claims, those of one gang marked as one launch."""

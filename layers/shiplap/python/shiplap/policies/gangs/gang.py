@@ -75,8 +75,8 @@ class GangMembers(msgspec.Struct, frozen=True):
 class PodGroupFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fields of a PodGroup that matter for its gang. `api` is the group of its API.
 
-    `problem` says why nothing is known of it, such as that it does not exist. A group of `minimum` 1 is no gang.
-    Without a `priority` the highest of its pods counts.
+    `problem` says why nothing is known of it, such as that it does not exist; with `unread` it may exist. A group of
+    `minimum` 1 is no gang. Without a `priority` the highest of its pods counts.
     """
 
     api: str
@@ -87,6 +87,7 @@ class PodGroupFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     priority: int | None = None
     created_at: str = ""
     problem: str = ""
+    unread: bool = False
 
 
 class KnownGangs(msgspec.Struct, frozen=True, omit_defaults=True):

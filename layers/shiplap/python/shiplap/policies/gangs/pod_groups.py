@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from shiplap.kubernetes.names import namespaced_name
-from shiplap.kubernetes.objects import ObjectMeta, Pod
+from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.policies.gangs.gang import PodGroupFacts
 from shiplap.policies.gangs.gang_membership import (
     KAI,
@@ -15,7 +15,7 @@ from shiplap.policies.gangs.gang_membership import (
     POD_GROUP_APIS,
     SCHEDULER_PLUGINS,
     VOLCANO,
-    named_pod_groups,
+    Asked,
 )
 
 KIND = "PodGroup"
@@ -92,8 +92,10 @@ class _Spec(_Fields, frozen=True):
 class PodGroupObject(_Fields, frozen=True):
     """A PodGroup of any API. Other fields, such as Volcano's tiers of a network, have no meaning for new nodes."""
 
-    api_version: str
     metadata: ObjectMeta
+    api_version: str = ""
+    """Also the group alone: objects of a list do not say it."""
+
     spec: _Spec = _Spec()
 
     @property
@@ -166,6 +168,17 @@ def pod_group_facts(group: PodGroupObject, priority_of_class: int | None = None)
     )
 
 
+def read_facts(group: PodGroupObject) -> PodGroupFacts:
+    """Return what a PodGroup of a cluster says of its gang, or what is wrong with it."""
+    wrong = next(pod_group_problems(group), None)
+    return pod_group_facts(group) if wrong is None else unread_facts(group.key, ": ".join(wrong))
+
+
+def unread_facts(asked: Asked, reason: str) -> PodGroupFacts:
+    """Return what is known of a PodGroup that cannot be read."""
+    return PodGroupFacts(*asked, problem=f"its PodGroup cannot be read: {reason}", unread=True)
+
+
 def _minimum(group: PodGroupObject) -> int:
     """KAI's groups without others below them each need their own members; a policy other than gang needs none."""
     spec = group.spec
@@ -175,11 +188,11 @@ def _minimum(group: PodGroupObject) -> int:
     return max(spec.min_member or 0, sum(part.min_member or 0 for part in spec.sub_groups if part.name not in parents))
 
 
-def named_facts(pods: Iterable[Pod], facts: Sequence[PodGroupFacts], where: str) -> tuple[PodGroupFacts, ...]:
+def named_facts(named: Iterable[Asked], facts: Sequence[PodGroupFacts], where: str) -> tuple[PodGroupFacts, ...]:
     """Return the facts of the PodGroups that pods name; those of one that nobody has made are a problem.
 
     Args:
-        pods: the pods.
+        named: what `named_pod_groups` finds.
         facts: of all PodGroups that there are.
         where: the place that was looked in, such as `among the files`.
     """
@@ -188,8 +201,7 @@ def named_facts(pods: Iterable[Pod], facts: Sequence[PodGroupFacts], where: str)
     for api, namespace, name in sorted(known):
         namespaces.setdefault((api, name), []).append(namespace)
     return tuple(
-        known.get(asked) or PodGroupFacts(*asked, problem=_missing(asked, namespaces, where))
-        for asked in named_pod_groups(pods)
+        known.get(asked) or PodGroupFacts(*asked, problem=_missing(asked, namespaces, where)) for asked in named
     )
 
 

@@ -14,10 +14,13 @@ from shiplap.scheduling.model.snapshot import ClusterView
 
 
 class RunningGang(msgspec.Struct, frozen=True):
-    """A gang of which members have a node; `members` counts those of each node, by its name."""
+    """A gang of which members have a node; `members` counts those of each node, by its name.
+
+    Without a `minimum` its PodGroup cannot be read.
+    """
 
     key: str
-    minimum: int
+    minimum: int | None
     members: Counter[str]
 
 
@@ -32,12 +35,13 @@ def torn_without(view: ClusterView, known: KnownGangs, leaving: Collection[str])
         here = Counter({node: number for node, number in gang.members.items() if node not in leaving})
         if len(here) <= 1 and not leaving & gang.members.keys():
             continue
-        spare = here.total() - gang.minimum
+        spare = here.total() - gang.minimum if gang.minimum is not None else 0
+        needs = f"which needs {gang.minimum} together" if gang.minimum is not None else "whose PodGroup cannot be read"
         for node, number in sorted(here.items()):
             if number <= spare and node not in kept:
                 spare -= number
             else:
-                kept.setdefault(node, f"runs members of gang {gang.key}, which needs {gang.minimum} together")
+                kept.setdefault(node, f"runs members of gang {gang.key}, {needs}")
     return kept
 
 
@@ -48,6 +52,7 @@ def runs_gangs(view: ClusterView, known: KnownGangs) -> bool:
 
 def _running(view: ClusterView, known: KnownGangs) -> Iterator[RunningGang]:
     minima = {(item.api, item.namespace, item.name): item.minimum for item in known.pod_groups}
+    unread = {(item.api, item.namespace, item.name) for item in known.pod_groups if item.unread}
     found: dict[Asked, Counter[str]] = {}
     for node, pods in view.by_node.items():
         for pod in pods:
@@ -59,5 +64,5 @@ def _running(view: ClusterView, known: KnownGangs) -> Iterator[RunningGang]:
                 minima[asked] = max(item.minimum, minima.get(asked, 0))
             found.setdefault(asked, Counter())[node] += 1
     for asked, members in sorted(found.items()):
-        if minima.get(asked, 1) > 1:
-            yield RunningGang(f"{asked[1]}/{asked[2]}", minima[asked], members)
+        if asked in unread or minima.get(asked, 1) > 1:
+            yield RunningGang(f"{asked[1]}/{asked[2]}", None if asked in unread else minima[asked], members)

@@ -1,0 +1,52 @@
+"""`shiplap plan` and `disrupt` with an install that has gangs: they read PodGroups as its functions do."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from shiplap.policies.gangs.gangs_settings import WHOLE, GangSettings
+from shiplap.policies.policy_settings import chosen
+from shiplap_cli.money import Money
+from shiplap_cli.render.decision_documents import plan_document
+from shiplap_lab.cluster_simulator.access import PolicyRule
+from tests.integration.live_install import LiveInstall, without_times
+
+GROUP = "podgroups.scheduling.x-k8s.io"
+LABEL = {"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "train"}}}
+
+
+def with_gangs(live: LiveInstall, minimum: int) -> None:
+    """Let the three pods of an install name a PodGroup that needs so many."""
+    live.settings = replace(live.settings, policies=chosen(GangSettings(WHOLE)))
+    for item in live.http.api.list("pods").items:
+        live.http.api.patch("pods", item["metadata"]["name"], LABEL, item["metadata"]["namespace"])
+    namespace = item["metadata"]["namespace"]
+    live.http.api.create(GROUP, {"metadata": {"name": "train", "namespace": namespace}, "spec": {"minMember": minimum}})
+
+
+def test_a_command_and_the_functions_read_the_same_pod_groups(live: LiveInstall) -> None:
+    assert live.says("plan", "--cluster", "blue")["nodeClaims"]
+    with_gangs(live, 4)
+    snapshot, decided = live.decided()
+    assert decided.node_claims == ()
+    answer = live.says("plan", "--cluster", "blue", code=1)
+    assert without_times(answer) == without_times(plan_document(decided, 0, Money(snapshot)))
+    assert "3 of 4 members exist" in str(answer["unschedulable"])
+    for item in live.http.api.list(GROUP).items:
+        live.http.api.patch(GROUP, "train", {"spec": {"minMember": 3}}, item["metadata"]["namespace"])
+    snapshot, decided = live.decided()
+    answer = live.says("plan", "--cluster", "blue")
+    assert answer["nodeClaims"]
+    assert without_times(answer) == without_times(plan_document(decided, 0, Money(snapshot)))
+
+
+def test_without_the_right_to_list_pod_groups_a_command_says_what_it_cannot_know(live: LiveInstall) -> None:
+    with_gangs(live, 3)
+    others = (PolicyRule(("get", "list", "watch"), ("pods", "nodes"), ("",)),)
+    live.http.access["me"] = others
+    answer = live.says("plan", "--cluster", "blue", code=1)
+    assert answer["nodeClaims"] == []
+    assert "you may not list podgroups.scheduling.x-k8s.io" in str(answer["unschedulable"])
+    assert [each["consequence"] for each in answer["unseen"] if each["resource"] == "podgroups"] == [
+        "pods that name one wait in this answer"
+    ]
