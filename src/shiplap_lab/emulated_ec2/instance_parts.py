@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moto.ec2.models.core import TaggedEC2Resource
@@ -67,7 +67,8 @@ def _attach_volumes(backend: Any, instance: Any, data: Mapping[str, Any], tags: 
 
 def _attach_interfaces(backend: Any, instance: Any, data: Mapping[str, Any], tags: dict[str, str]) -> None:
     """The primary one is there; an interface that is for EFA alone has no address, the subnet loses none."""
-    for described in data.get("NetworkInterfaces") or ({},):
+    interfaces: Sequence[Mapping[str, Any]] = data.get("NetworkInterfaces") or ({},)
+    for described in interfaces:
         card, device = int(described.get("NetworkCardIndex") or 0), int(described.get("DeviceIndex") or 0)
         if card == device == 0:
             interface = instance.nics[0]

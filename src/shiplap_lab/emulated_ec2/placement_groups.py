@@ -26,7 +26,7 @@ def create_placement_group(self: Any) -> ActionResult:
     if name in groups:
         raise EC2ClientError("InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' already exists.")
     strategy = str(self._get_param("Strategy") or "cluster")
-    group = {
+    group: dict[str, Any] = {
         "GroupName": name,
         "GroupId": f"pg-{sha256(name.encode()).hexdigest()[:17]}",
         "Strategy": strategy,
@@ -85,4 +85,4 @@ def place(backend: Any, instance: Any, placement: Mapping[str, Any]) -> None:
 
 
 def _is_in(instance: Any, name: str) -> bool:
-    return instance.placement.group_name == name and instance.state != "terminated"
+    return bool(instance.placement.group_name == name and instance.state != "terminated")

@@ -223,7 +223,7 @@ class _Places:
         largest: dict[str, int] = {}
         for group in place.groups:
             pool = group.template.pool.metadata.name
-            each = int(pods_held(group.net, requests).max(initial=0))
+            each = max(pods_held(group.net, requests).tolist(), default=0)
             largest[pool] = max(largest.get(pool, 0), min(each, most_of_one))
         for pool, each in largest.items():
             limits = self._compiled.limits[pool]
