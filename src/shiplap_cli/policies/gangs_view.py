@@ -9,11 +9,13 @@ from shiplap.errors import InvalidInput
 from shiplap.manifests.files.documents import Document
 from shiplap.policies.gangs.gang import GangMembers, KnownGangs, PodGroupFacts
 from shiplap.policies.gangs.gang_input import GangInput
+from shiplap.policies.gangs.gang_launches import most_at_risk
 from shiplap.policies.gangs.gang_membership import named_pod_groups
 from shiplap.policies.gangs.pod_groups import KIND, VERSIONS, named_facts
 from shiplap.policies.gangs.running_gangs import runs_gangs
 from shiplap.policies.gangs.waiting_gangs import waiting_gangs
 from shiplap.policies.gangs.whole_gangs import served_pods
+from shiplap.ports.state import COMMIT_GROUP
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
 from shiplap_cli.output import counted
@@ -91,6 +93,9 @@ def _line(members: GangMembers, plan: Plan) -> str:
     served = served_pods(plan) & keys
     cost = sum(claim.launch.price for claim in claims)
     nodes = f", {counted(len(claims), 'new node')} for ${cost:.4f} an hour" if claims else ", no new node"
+    risk = most_at_risk(claims, members, COMMIT_GROUP)
+    if risk:
+        nodes += f", in several requests: at most ${risk:.4f} an hour at risk if the last is refused"
     return f"  {gang.key}: {members.placed + len(served)} of {gang.minimum} members have a place{nodes}"
 
 

@@ -39,6 +39,17 @@ def test_a_gang_in_files_has_all_or_nothing(tmp_path: Path, shiplap: Shiplap) ->
     assert "web/train: 0 of 3 members have a place, no new node" in short
 
 
+def test_unequal_nodes_are_at_risk(tmp_path: Path, shiplap: Shiplap) -> None:
+    equal = [pod(f"train-{number}", "7") for number in range(3)]
+    unequal = [pod("train-0", "1500m"), pod("train-1", "7"), pod("train-2", "7")]
+    for waiting, said in ((equal, False), (unequal, True)):
+        for item in waiting:
+            item["metadata"]["labels"] = {"kueue.x-k8s.io/pod-group-name": "train"}
+            item["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": "3"}
+        page = shiplap.page(*arguments(tmp_path, 9, *waiting))
+        assert ("in several requests: at most $0.8000 an hour at risk if the last is refused" in page) == said
+
+
 def test_the_document_lists_gangs_that_wait(tmp_path: Path, shiplap: Shiplap) -> None:
     answer = shiplap.json(*arguments(tmp_path, 9, *members(total=4)), code=1)
     (gang,) = answer["gangs"]["waiting"]

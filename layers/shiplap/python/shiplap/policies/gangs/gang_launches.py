@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+import msgspec
+
 from shiplap.policies.gangs.gang import GangMembers
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
 
@@ -58,6 +60,34 @@ def launched_together(planned: Iterable[PlannedClaim], gangs: Iterable[GangMembe
         if len(needed) > 1:
             found |= dict.fromkeys(needed, members.gang.key)
     return found
+
+
+def most_at_risk(planned: Iterable[PlannedClaim], members: GangMembers, most_together: int) -> float:
+    """Return the most that a gang can cost before its last request is refused, USD per hour at the prices of the plan.
+
+    EC2 gives one request all of its instances or none. Claims that differ, and more than `most_together`, are several
+    requests, one after the other: at worst all but the cheapest have been given by then.
+    """
+    claims = list(planned)
+    together = launched_together(claims, [members])
+    requests: dict[bytes, list[float]] = {}
+    for claim in claims:
+        if claim.name in together:
+            requests.setdefault(_request(claim), []).append(claim.launch.price)
+    costs = [
+        sum(prices[first : first + most_together])
+        for prices in requests.values()
+        for first in range(0, len(prices), most_together)
+    ]
+    return round(sum(costs) - min(costs), 6) if costs else 0.0
+
+
+def _request(claim: PlannedClaim) -> bytes:
+    """Equal bytes mean claims that one request can launch: they differ in their pods alone."""
+    alone = claim.name if claim.relies_on_estimate else ""
+    shape = (claim.node_pool, claim.node_class, claim.tier, claim.requirements, claim.labels, claim.annotations)
+    kept_off = (claim.taints, claim.startup_taints)
+    return msgspec.json.encode((alone, shape, kept_off, claim.instance_types), order="deterministic")
 
 
 class _Places:
