@@ -150,7 +150,7 @@ def build(module: UpstreamModule) -> Path:
             replace(source / replacement.file, replacement)
         _use_other_versions(module, source)
         packages = [f"./test/suites/{suite}" for suite in module.suites]
-        flags = ["-trimpath", "-ldflags", "-s -w", "-o", f"{unfinished}{os.sep}"]
+        flags = ["-vet=off", "-trimpath", "-ldflags", "-s -w", "-o", f"{unfinished}{os.sep}"]
         run_go(["test", "-c", *flags, *packages], module.folder, folder=source)
         shutil.rmtree(source)
         shutil.rmtree(folder, ignore_errors=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import boto3
 import yaml
+from msgspec.structs import replace
 
 from shiplap.errors import ObjectConflict
 from shiplap.kubernetes.timestamps import rfc3339
@@ -18,8 +19,9 @@ from tests.e2e.upstream.karpenter_install import NODE_ROLE
 from tests.e2e.world import CLUSTER, REGION, ZONES, World
 
 _BLOCK = 1
-_IMAGES = ("al2023@latest", "al2023@v20260923", "bottlerocket@latest", "bottlerocket@v1.40.0")
-_WINDOWS = ("windows2019@latest", "windows2022@latest", "windows2025@latest")
+_IMAGES = ("al2023@latest", "bottlerocket@latest", "windows2022@latest")
+_OLDER_IMAGES = ("al2023@v20260923", "bottlerocket@v1.40.0")
+_OLDER = "2025-09-23T00:00:00Z"
 _TRUST = {
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
@@ -82,8 +84,12 @@ def _register_images(world: World) -> None:
     """Releases of this minor version of Kubernetes and the one before."""
     major, minor = world.kubernetes_minor.split(".")
     for version in (world.kubernetes_minor, f"{major}.{int(minor) - 1}"):
-        for alias in (*_IMAGES, *_WINDOWS):
+        for alias in _IMAGES:
             seed.register_images(world.ec2.control, seed.release_images(alias, version))
+        for alias in _OLDER_IMAGES:
+            released = seed.release_images(alias, version)
+            older = [replace(one, image=replace(one.image, creation_date=_OLDER)) for one in released]
+            seed.register_images(world.ec2.control, older)
 
 
 class StateChanges:

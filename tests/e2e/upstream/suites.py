@@ -288,6 +288,7 @@ def run_all(tests: Sequence[UpstreamTest], clusters: int, kept: KeptOutcomes) ->
             applicable.append(test)
         else:
             outcomes.append(Outcome(test, NOT_APPLICABLE, 0.0, reason))
+    applicable.sort(key=lambda test: repr(karpenter_install.settings_of(test)))  # a change of settings costs a cluster
     with ProcessPoolExecutor(clusters, get_context("spawn")) as pool:
         for running in as_completed([pool.submit(_run_in_this_process, test) for test in applicable]):
             outcomes.append(running.result())
