@@ -91,6 +91,17 @@ def test_each_listed_test_has_one_reason(module: UpstreamModule) -> None:
     assert not excluded.keys() & different.keys()
 
 
+def test_a_listed_test_that_upstream_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    listed = [*outcomes.not_applicable(AWS), *outcomes.differences(AWS)]
+    tests = [UpstreamTest("storage", name) for name in listed[1:]]
+    assert outcomes.unknown(AWS, tests) == listed[:1]
+    monkeypatch.setattr(suites.programs, "find", lambda: tmp_path)
+    monkeypatch.setattr(binaries, "build", lambda _module: tmp_path)
+    monkeypatch.setattr(suites, "tests_of", lambda _suite: tests)
+    assert suites.main(["--suite", "aws", "--list"]) == 1
+    assert suites.main(["--suite", "storage", "--list"]) == 0  # the others may be in its other suites
+
+
 def test_more_of_the_provider_s_suites_may_not_apply() -> None:
     _, met = outcomes.summary(ended("storage", passed=7, excluded=3))
     assert met

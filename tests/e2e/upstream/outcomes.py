@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,6 +71,12 @@ def not_applicable(module: UpstreamModule) -> dict[str, str]:
 def differences(module: UpstreamModule) -> dict[str, str]:
     """Return the reasons why Shiplap behaves otherwise on purpose, by the name of the failing test."""
     return _reasons(module.folder / "differences.yaml")
+
+
+def unknown(module: UpstreamModule, tests: Iterable[UpstreamTest]) -> list[str]:
+    """Return the names on the lists of a module that none of its tests has: upstream has renamed or removed them."""
+    names = {test.name for test in tests}
+    return sorted((not_applicable(module).keys() | differences(module).keys()) - names)
 
 
 def _reasons(path: Path) -> dict[str, str]:

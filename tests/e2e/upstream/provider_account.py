@@ -8,6 +8,7 @@ from typing import Any
 
 import boto3
 import yaml
+from moto.eks.models import eks_backends
 from msgspec.structs import replace
 
 from shiplap.errors import ObjectConflict
@@ -50,6 +51,7 @@ def environment(world: World) -> dict[str, str]:
     return world.aws.environment() | {
         "AWS_ENDPOINT_URL_EC2": world.ec2.url,
         "AWS_ENDPOINT_URL_SSM": world.ec2.url,
+        "AWS_ENDPOINT_URL_EKS": world.ec2.url,
         "CLUSTER_NAME": CLUSTER,
         "CLUSTER_ENDPOINT": world.plane.endpoint,
         "INTERRUPTION_QUEUE": queue,
@@ -78,6 +80,17 @@ def _make_network(world: World) -> None:
         tags = {"Name": name, seed.DISCOVERY_TAG: CLUSTER}
         ec2.create_tags(Resources=[resource], Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
     ec2.close()
+    _make_cluster(world, network)
+
+
+def _make_cluster(world: World, network: seed.ClusterVpc) -> None:
+    """The cluster as EKS describes it; moto does not look up the VPC of its subnets."""
+    subnets = list(network.subnets.values())
+    role = f"arn:aws:iam::{ACCOUNT}:role/eks"
+    world.aws.client("eks", world.ec2.url).create_cluster(
+        name=CLUSTER, roleArn=role, resourcesVpcConfig={"subnetIds": subnets}
+    )
+    eks_backends[ACCOUNT][REGION].clusters[CLUSTER].resources_vpc_config["vpcId"] = network.vpc_id
 
 
 def _register_images(world: World) -> None:

@@ -40,6 +40,7 @@ from tests.e2e.upstream.outcomes import (
     not_applicable,
     part_of,
     summary,
+    unknown,
     verdict_of,
 )
 from tests.e2e.upstream.provider_account import StateChanges
@@ -335,8 +336,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except programs.ProgramsMissing as missing:
         sys.stderr.write(f"no suites: {missing}\n")
         return 3
-    tests = [test for suite in chosen for test in tests_of(suite) if re.search(given.only, test.name)]
-    tests = part_of(tests, given.part)
+    all_tests = [test for suite in chosen for test in tests_of(suite)]
+    strays = [
+        name for module in MODULES.values() if {*module.suites} <= {*chosen} for name in unknown(module, all_tests)
+    ]
+    if strays:
+        sys.stderr.write(f"listed, but no tests of upstream's: {'; '.join(strays)}\n")
+        return 1
+    tests = part_of([test for test in all_tests if re.search(given.only, test.name)], given.part)
     if given.list:
         sys.stdout.writelines(f"{test.suite}  {test.name}\n" for test in tests)
         return 0
