@@ -127,8 +127,8 @@ class Watching:
 class Cluster:
     """A world for tests, one after the other.
 
-    The next test gets another world where it needs other settings, a test has failed, or one of the core's has launched
-    nodes. The AWS provider's own suites share a cluster, which each test leaves as it found it.
+    The next test gets another world where it needs other settings, or one of the core's has failed or launched nodes.
+    The AWS provider's share a cluster as long as they leave nothing behind.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -148,9 +148,10 @@ class Cluster:
         with FunctionUsage(world) as usage, _alone(test), changes:
             outcome = _run(world, self._folder, test, limit_s)
         outcome = outcome._replace(cpu_s=usage.cpu_s, peak_mib=usage.peak_mib)
-        if outcome.verdict != PASSED or (world.launched() and module_of(test.suite) is not AWS):
+        if outcome.verdict != PASSED:
             _write(RESULTS / f"{test.file_name}.cluster", world.told())
             shutil.copy(world.aws.state / "ministack.log", RESULTS / f"{test.file_name}.functions")
+        if not _is_reusable(world, test, outcome):
             self.close()
         return outcome
 
@@ -174,6 +175,15 @@ class Cluster:
             self._watching = Watching(self._world)
             self._watching.__enter__()
         return self._world
+
+
+def _is_reusable(world: World, test: UpstreamTest, outcome: Outcome) -> bool:
+    """Tests of the AWS provider clean up, and mostly do so when they fail."""
+    if module_of(test.suite) is AWS:
+        return not any(
+            world.api.list(plural).items for plural in ("nodes", "nodeclaims", "nodepools", "ec2nodeclasses")
+        )
+    return outcome.verdict == PASSED and not world.launched()
 
 
 @contextmanager
