@@ -357,6 +357,30 @@ class TestStatuses:
         generations = {each["metadata"]["generation"] for each in stage.server.list("nodepools").items}
         assert generations == {1}
 
+    def test_they_count_the_nodes_of_each_pool_and_are_written_when_that_changes(self, stage: LiveStage) -> None:
+        def shown() -> dict[str, tuple[str, str]]:
+            pools = {item["metadata"]["name"]: item for item in stage.server.list("nodepools").items}
+            return {
+                name: (each["status"], each["message"])
+                for name, item in pools.items()
+                for each in item["status"]["conditions"]
+                if each["type"] == "NodesUpToDate"
+            }
+
+        self.minute(stage)
+        none = ("True", "0 of 0 nodes drifted, 0 blocked, 0 joining, 0 leaving")
+        assert shown() == {"fallback": none, "flex": none}
+        stage.add_pods(1)
+        stage.play_on()
+        self.minute(stage)
+        assert shown() == {"fallback": none, "flex": ("True", "0 of 1 nodes drifted, 0 blocked, 0 joining, 0 leaving")}
+        stage.edit("flex", template={"spec": {"expireAfter": "24h"}, "metadata": {"labels": {"team": "a"}}})
+        self.minute(stage)
+        assert shown()["flex"] == ("False", "1 of 1 nodes drifted, 0 blocked, 0 joining, 0 leaving")
+        written = stage.server.get("nodepools", "flex")["metadata"]["resourceVersion"]
+        self.minute(stage)
+        assert stage.server.get("nodepools", "flex")["metadata"]["resourceVersion"] == written
+
     def test_a_webhook_that_refuses_them_stops_no_decision(self, stage: LiveStage) -> None:
         for number in range(1, 20):
             refusal = ClusterDenied("a webhook says no", status=403)

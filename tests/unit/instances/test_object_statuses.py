@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,9 @@ from shiplap.instances.readiness.nodeclass_status import (
     manifest_digest,
 )
 from shiplap.instances.readiness.object_statuses import (
+    NODES_UP_TO_DATE,
     BufferCapacity,
+    PoolNodes,
     StatusUpdate,
     merge_patch,
     status_updates,
@@ -72,6 +75,7 @@ class Cluster:
         self.problems: Sequence[NodeClassProblem] = ()
         self.inspected = True
         self.buffers: Sequence[BufferCapacity] = ()
+        self.pool_nodes: Mapping[str, PoolNodes] = {}
         self.amis = (Ami("ami-0a", "al2023", "2026", requirements=(("kubernetes.io/arch", "In", ("amd64",)),)),)
 
     @property
@@ -98,7 +102,8 @@ class Cluster:
         return ClusterStatus("demo", "eu-west-1", NOW, classes)
 
     def updates(self, now: float = NOW) -> list[StatusUpdate]:
-        return list(status_updates(self.objects, self.live, self.status, self.nodes, now, self.buffers))
+        known = (self.status, self.nodes, now, self.buffers, self.pool_nodes)
+        return list(status_updates(self.objects, self.live, *known))
 
     def write(self, now: float = NOW) -> None:
         """As an API server merges the patches."""
@@ -491,3 +496,60 @@ class TestCapacityBuffer:
         cluster.objects[0] = changed(cluster.objects[0], "spec.replicas", -1)
         cluster.write()
         assert self.reasons(cluster)["ReadyForProvisioning"][0] == "False"
+
+
+class TestCountsOfNodePools:
+    def pool(self) -> Cluster:
+        cluster = Cluster(*(item for item in EVERYTHING if item["kind"] in ("NodePool", "EC2NodeClass")))
+        cluster.nodes = (node("a", pool="default"),)
+        return cluster
+
+    def shown(self, cluster: Cluster, counted: PoolNodes | None, now: float = NOW) -> dict[str, Any] | None:
+        """The condition after a write, None if nothing was to write."""
+        cluster.pool_nodes = {"default": counted} if counted else {}
+        if not [update for update in cluster.updates(now) if update.kind == "NodePool"]:
+            return None
+        cluster.write(now)
+        item = next(each for each in cluster.objects if each["kind"] == "NodePool")
+        return next((each for each in item["status"]["conditions"] if each["type"] == "NodesUpToDate"), None)
+
+    @pytest.mark.parametrize(
+        ("counted", "status", "reason", "message"),
+        [
+            (PoolNodes(3), "True", "NodesUpToDate", "0 of 3 nodes drifted, 0 blocked, 0 joining, 0 leaving"),
+            (
+                PoolNodes(21, 7, 1, 2, (("annotation x", 1), ("budget 0", 2))),
+                "False",
+                "RolloutInProgress",
+                "7 of 21 nodes drifted, 3 blocked (1 by annotation x, 2 by budget 0), 1 joining, 2 leaving",
+            ),
+            (
+                PoolNodes(2, 2, blocked=(("budget 0", 2),)),
+                "False",
+                "RolloutBlocked",
+                "2 of 2 nodes drifted, 2 blocked (2 by budget 0), 0 joining, 0 leaving",
+            ),
+        ],
+    )
+    def test_a_condition_has_the_numbers_and_the_reasons(
+        self, counted: PoolNodes, status: str, reason: str, message: str
+    ) -> None:
+        condition = self.shown(self.pool(), counted)
+        assert condition is not None
+        assert (condition["status"], condition["reason"], condition["message"]) == (status, reason, message)
+
+    def test_it_is_written_when_it_changes_and_kept_while_nobody_has_counted(self) -> None:
+        cluster = self.pool()
+        first = self.shown(cluster, PoolNodes(3, 1))
+        assert self.shown(cluster, PoolNodes(3, 1), NOW + 60) is None
+        assert self.shown(cluster, None, NOW + 120) is None
+        later = self.shown(cluster, PoolNodes(3, 2), NOW + 180)
+        assert first is not None
+        assert later is not None
+        assert later["message"] != first["message"]
+        assert later["lastTransitionTime"] == first["lastTransitionTime"]
+
+    def test_the_columns_for_kubectl_name_it(self) -> None:
+        names, paths = (Path(__file__).parents[3] / "docs" / "nodepool-columns.txt").read_text().splitlines()
+        assert len(names.split()) == len(paths.split())
+        assert paths.count(f'(@.type=="{NODES_UP_TO_DATE}")') == 2

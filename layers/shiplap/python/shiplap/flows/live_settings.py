@@ -9,6 +9,7 @@ server.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,12 +20,13 @@ from shiplap.flows import claim_events
 from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import CLAIM_OBJECTS, INSPECTION, SHOWN_OBJECTS
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
-from shiplap.kubernetes.objects import RawObject
+from shiplap.kubernetes.objects import Node, RawObject
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
+    from shiplap.instances.readiness.object_statuses import PoolNodes
     from shiplap.manifests.validation.live_objects import CheckedManifest
     from shiplap.scheduling.model.scheduling_plan import BufferState
 
@@ -113,10 +115,16 @@ class KnownManifests:
         self._buffers[cluster] = buffers
         return True
 
-    def write_statuses(self, settings: ClusterSettings, context: FlowContext) -> None:
+    def write_statuses(
+        self,
+        settings: ClusterSettings,
+        context: FlowContext,
+        count: Callable[[Sequence[Node]], Mapping[str, PoolNodes]] = lambda _: {},
+    ) -> None:
         """Write the statuses of the objects that were read last, where they are not what they should be.
 
-        Nothing depends on a status, so whatever refuses one is counted, and the next sweep tries again.
+        Nothing depends on a status, so whatever refuses one is counted, and the next sweep tries again. `count` counts
+        the nodes of NodePools.
         """
         from shiplap.instances.readiness.object_statuses import (  # noqa: PLC0415 - only for live manifests
             BufferCapacity,
@@ -139,7 +147,8 @@ class KnownManifests:
             for item in self._buffers.get(settings.name, ())
         ]
         cluster = context.within(CLAIM_OBJECTS, context.cluster)
-        for update in status_updates(self._objects[settings.name], live, of_cluster, nodes, now, buffers):
+        objects = self._objects[settings.name]
+        for update in status_updates(objects, live, of_cluster, nodes, now, buffers, count(nodes)):
             try:
                 cluster.write_status(update.kind, update.namespace, update.name, update.status, update.resource_version)
             except ClusterError as error:

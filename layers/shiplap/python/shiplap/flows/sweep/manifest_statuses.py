@@ -7,7 +7,7 @@ user deletes is drained like a node that AWS takes back: see `nodeclaim_objects`
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -27,6 +27,8 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
+    from shiplap.instances.readiness.object_statuses import PoolNodes
+    from shiplap.kubernetes.objects import Node
     from shiplap.manifests.live.nodeclaim_objects import ClaimDisruption, Deletion
 
 _LOG = logging.getLogger(__name__)
@@ -56,37 +58,47 @@ def publish_statuses(
         context.meter.count("StatusesNotWritten")
         _LOG.warning("statuses not written: %s", error, extra={"cluster": settings.name})
         return
-    for write in (known.write_statuses, _follow_claim_objects):
+    from shiplap.flows.sweep.pool_nodes import nodes_of_pools  # noqa: PLC0415 - only for live manifests
+
+    claims: tuple[NodeClaim, ...] = ()
+    disruption: dict[str, ClaimDisruption] | None = None
+
+    def count(nodes: Sequence[Node]) -> Mapping[str, PoolNodes]:
+        return nodes_of_pools(settings.manifests.node_pools, claims, nodes, disruption, context.clock.now())
+
+    def follow() -> None:
+        nonlocal claims, disruption
+        claims, disruption = _follow_claim_objects(settings, context)
+
+    for write in (follow, lambda: known.write_statuses(settings, context, count)):
         try:
-            write(settings, context)
+            write()
         except (ClusterError, StoreError) as error:
             context.meter.count("StatusesNotWritten")
             _LOG.warning("statuses not written: %s", error, extra={"cluster": settings.name})
 
 
-def _follow_claim_objects(settings: ClusterSettings, context: FlowContext) -> None:
+def _follow_claim_objects(
+    settings: ClusterSettings, context: FlowContext
+) -> tuple[tuple[NodeClaim, ...], dict[str, ClaimDisruption] | None]:
     """Drain nodes whose objects a user has deleted, and have NodeClaim objects show the claims.
 
-    At most MOST_CLAIM_OBJECTS of them are changed at a time.
+    At most MOST_CLAIM_OBJECTS of them are changed at a time. Returns the claims and their disruption, None if that
+    cannot be read.
     """
     from shiplap.manifests.live.nodeclaim_objects import claim_object_changes  # noqa: PLC0415 - only for live manifests
 
     cluster = context.within(SHOWN_OBJECTS, context.cluster)
     objects = cluster.node_claim_objects()  # before the claims: a claim exists before its object
     claims, now = context.state.claims(settings.name), context.clock.now()
-    changes = claim_object_changes(
-        claims,
-        objects,
-        settings.manifests.node_pools,
-        cluster.nodes(),
-        settings.install,
-        now,
-        disruption_of_claims(claims, settings, context),
-    )
+    disruption = disruption_of_claims(claims, settings, context)
+    pools, nodes = settings.manifests.node_pools, cluster.nodes()
+    changes = claim_object_changes(claims, objects, pools, nodes, settings.install, now, disruption)
     if not settings.paused:
         _drain_deleted(changes.leaving, settings, context)
     statuses = in_turn(changes.statuses, now, MOST_CLAIM_OBJECTS)
     take_steps(replace(changes, statuses=tuple(statuses)), settings, context, most=MOST_CLAIM_OBJECTS)
+    return claims, disruption
 
 
 def disruption_of_claims(

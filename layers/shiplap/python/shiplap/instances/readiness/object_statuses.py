@@ -33,6 +33,7 @@ from shiplap.manifests.live.live_manifests import LiveManifests
 
 NODE_CLASS_READY = "NodeClassReady"
 REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
+NODES_UP_TO_DATE = "NodesUpToDate"
 READY_FOR_PROVISIONING = "ReadyForProvisioning"
 PROVISIONING = "Provisioning"
 
@@ -67,6 +68,29 @@ class BufferCapacity(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class PoolNodes(msgspec.Struct, frozen=True):
+    """The nodes of a NodePool by what becomes of them.
+
+    `joining` are not in service yet, `leaving` are replaced, removed or rebooted. `blocked` are drifted ones that
+    cannot leave now, by the reason, sorted.
+    """
+
+    nodes: int
+    drifted: int = 0
+    joining: int = 0
+    leaving: int = 0
+    blocked: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The counts in one line; it changes only when they do."""
+        why = ", ".join(f"{number} by {reason}" for reason, number in self.blocked)
+        blocked = f"{sum(number for _, number in self.blocked)} blocked" + (f" ({why})" if why else "")
+        return (
+            f"{self.drifted} of {self.nodes} nodes drifted, {blocked}, {self.joining} joining, {self.leaving} leaving"
+        )
+
+
 def status_updates(
     objects: Iterable[RawObject],
     live: LiveManifests,
@@ -74,6 +98,7 @@ def status_updates(
     nodes: Iterable[Node],
     now: float,
     buffers: Iterable[BufferCapacity] = (),
+    pool_nodes: Mapping[str, PoolNodes] = MappingProxyType({}),
 ) -> Iterator[StatusUpdate]:
     """Yield an update for each object whose status is not what it should be, in the order given.
 
@@ -84,6 +109,7 @@ def status_updates(
         nodes: of the cluster; their capacity adds up to the resources of NodePools.
         now: epoch seconds.
         buffers: what the last plan found of CapacityBuffers; one that it has not seen keeps the status that it has.
+        pool_nodes: by NodePool; one that is not counted keeps the condition that it has.
     """
     objects = tuple(objects)
     known = _Known(
@@ -106,7 +132,10 @@ def status_updates(
             continue
         fields, conditions = compute(known, metadata)
         generation = metadata.get("generation", 0)
-        wanted = {**fields, "conditions": _written(conditions, present, generation, now)}
+        written = _written(conditions, present, generation, now)
+        if item["kind"] == NODE_POOL:
+            written = _with_rollout(written, pool_nodes.get(str(metadata.get("name", ""))), present, generation, now)
+        wanted = {**fields, "conditions": written}
         if any(present.get(field) != value for field, value in wanted.items()):
             yield StatusUpdate(
                 kind=str(item["kind"]),
@@ -115,6 +144,26 @@ def status_updates(
                 resource_version=str(metadata.get("resourceVersion", "")),
                 status={field: _in_place_of(present.get(field), value) for field, value in wanted.items()},
             )
+
+
+def _with_rollout(
+    conditions: list[dict[str, Any]],
+    counted: PoolNodes | None,
+    present: Mapping[str, Any],
+    generation: int,
+    now: float,
+) -> list[dict[str, Any]]:
+    """The conditions of a NodePool with the one that counts its nodes."""
+    if counted is None:
+        listed = present.get("conditions")
+        known = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
+        added = [dict(each) for each in known if each.get("type") == NODES_UP_TO_DATE]
+    else:
+        stuck = sum(number for _, number in counted.blocked) == counted.drifted
+        reason = ("RolloutBlocked" if stuck else "RolloutInProgress") if counted.drifted else ""
+        shown = Condition(NODES_UP_TO_DATE, FALSE if counted.drifted else TRUE, reason, counted.words)
+        added = _written([shown], present, generation, now)
+    return sorted([*conditions, *added], key=lambda each: str(each["type"]))
 
 
 def uninspected(live: LiveManifests, inspected: ClusterStatus | None) -> tuple[str, ...]:
