@@ -29,11 +29,11 @@ NO_WRITES = frozenset(
         *("view", "pending_pods", "pending_pod", "nodes", "node", "pods_on", "watch", "bound_pages", "list_for_watch"),
         *("manifest_objects", "ending_definitions", "node_claim_objects", "node_claim_object"),
         *("lease", "volume_attachments"),
-        *("volume_claims", "disruption_budgets", "scalables"),
+        *("volume_claims", "disruption_budgets", "scalables", "workload", "annotate_template"),
         *("patch_node", "nominate", "bind", "evict", "delete_pod", "delete_node", "publish"),
     }
 )
-"""Those that read, or write pods, Nodes and Events."""
+"""Those that read, or write pods, their templates, Nodes and Events."""
 
 KINDS = ("nodepools", "ec2nodeclasses", "nodeoverlays", "capacitybuffers", "nodeclaims")
 
