@@ -27,6 +27,9 @@ class PolicyDocument:
     explanation: ClassVar[str] = ""
     """The meaning of the feature's keys in shiplap.yaml."""
 
+    rbac: ClassVar[str] = ""
+    """The RBAC manifest in docs that a cluster needs where the feature is on; empty if it needs none."""
+
     functions: ClassVar[tuple[str, ...]] = ()
     """The functions that `grants` and `asks` are of."""
 

@@ -10,10 +10,11 @@ from shiplap_cdk.policy_document import PolicyDocument
 
 
 class RolloutsDocument(PolicyDocument):
-    """Rollouts: what functions may do for them is of the cluster, in docs/rbac-rollouts.yaml."""
+    """Rollouts: functions need no right of AWS, but one in the cluster."""
 
     explanation = "Pods of leaving nodes move by restarts of their Deployments."
     of_cluster = (RolloutSettings, RolloutSettings())
+    rbac = "rbac-rollouts.yaml"
 
     def settings(self, written: RolloutSettings) -> RolloutSettings | None:
         """Return the settings as they are written."""

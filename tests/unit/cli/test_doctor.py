@@ -563,6 +563,7 @@ def test_exit_codes_and_formats(aws: Aws, monkeypatch: pytest.MonkeyPatch, shipl
     monkeypatch.setattr(doctor, "clients", lambda: aws.client)
     monkeypatch.setattr(doctor, "_cluster_asker", lambda name, region, **_: reviews()(name, region))
     monkeypatch.setattr(doctor.time, "time", lambda: NOW)
+    monkeypatch.setattr(doctor, "_deployed_settings", lambda *_: Settings(()))
     shown = shiplap.json("doctor")
     assert shown["verdicts"] == {"ok": len(shown["findings"]), "warning": 0, "failed": 0, "unknown": 0}
     assert set(shown["findings"][0]) == {"check", "subject", "verdict", "says", "mend", "commands"}

@@ -303,16 +303,19 @@ def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator
         yield report.warning(cluster, f"no subscription of {group} reaches {function}", fix)
 
 
-def rbac(ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bool) -> Iterator[CheckResult]:
+def rbac(
+    ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bool, manifest: str = ""
+) -> Iterator[CheckResult]:
     """Check that the functions' group may do all that RBAC manifests grant, by asking the API server for each.
 
+    `manifest` is the file of all these rights, if it is neither that of every cluster nor that of live manifests.
     `myself` asks for the identity that asks, by SelfSubjectAccessReview, for who runs this with a function's role.
     """
     report = CheckReporter("rbac")
     missing = [right for right in rights if not _is_allowed(ask, right, myself=myself)]
     if missing:
         of_manifests = any(right.group.startswith("karpenter.") for right in missing)
-        file = at_hand(f"docs/{LIVE_RBAC}" if of_manifests else "docs/rbac.yaml")
+        file = at_hand(f"docs/{manifest or (LIVE_RBAC if of_manifests else 'rbac.yaml')}")
         says = f"the group {GROUP} may not {summary([*map(str, missing)])}"
         yield report.failed(cluster, says, fixes.grant_rights(file))
     else:

@@ -71,7 +71,9 @@ def doctor(
     if before_deploy:
         checks = _checks_before_deploy(settings)
     else:
-        checks = install_checks(stack, cluster, rbac, myself=myself, entering=entering, now=time.time)
+        checks = install_checks(
+            stack, cluster, rbac, myself=myself, entering=entering, now=time.time, settings=_deployed_settings
+        )
         if dev:
             checks = (check for check in checks if check.name not in _NOT_EMULATED)
     results = tuple(check_results.run_checks(checks))
@@ -98,8 +100,11 @@ def install_checks(
     entering: Callable[[str, str], Any],
     client: Callable[[str], Any] | None = None,
     now: Callable[[], float],
+    settings: Callable[[Any, Any], Any] | None = None,
 ) -> Iterable[Any]:
     """Every check of an install, in the order of what depends on what.
+
+    `settings` reads the settings of a deployment; without it no optional feature is known to be on.
 
     Raises:
         InvalidInput: there is no such stack, the stack is not Shiplap's, or the RBAC manifest cannot be read.
@@ -152,10 +157,44 @@ def install_checks(
         yield Check("manifests", read)
         more = manifest.parent / cluster_checks.LIVE_RBAC
         wanted = (*rights, *(cluster_checks.permissions_of(more) if live and live[0].observed else ()))
-        yield Check("rbac", partial(_rbac, entering, name, region, wanted, myself=myself))
+        of_features = partial(_manifests_of_features, settings, aws, deployment, name)
+        yield Check("rbac", partial(_rbac, entering, name, region, wanted, manifest.parent, of_features, myself=myself))
 
 
-def _rbac(entering: Callable[[str, str], Any], name: str, region: str, rights: Sequence[Any], *, myself: bool) -> Any:
+def _deployed_settings(aws: Callable[[str], Any], deployment: Any) -> Any:
+    """The settings that functions were deployed with. Raises AwsError."""
+    from shiplap.aws.ec2_errors import aws_errors  # noqa: PLC0415 - so that --help does not wait for botocore
+    from shiplap_cli.installs.installed import settings_in_layers  # noqa: PLC0415
+
+    function = deployment.function(f"schedule{deployment.networks[0]}")
+    with aws_errors(f"look up the layers of {function}"):
+        answer = aws("lambda").get_function_configuration(FunctionName=function, Qualifier="live")
+    return settings_in_layers(aws("lambda"), function, answer.get("Layers", ()))
+
+
+def _manifests_of_features(
+    settings: Callable[[Any, Any], Any] | None, aws: Callable[[str], Any], deployment: Any, cluster: str
+) -> list[str]:
+    """The RBAC manifests that a cluster needs for its optional features. Raises AwsError."""
+    from shiplap_cdk.policy_document import documents  # noqa: PLC0415 - as above
+
+    if settings is None:
+        return []
+    clusters = settings(aws, deployment).clusters
+    on = {policy for item in clusters if item.name == cluster for policy in item.policies_on}
+    return [document.rbac for name, document in documents() if document.rbac and name in on]
+
+
+def _rbac(
+    entering: Callable[[str, str], Any],
+    name: str,
+    region: str,
+    rights: Sequence[Any],
+    folder: Path,
+    of_features: Callable[[], Sequence[str]],
+    *,
+    myself: bool,
+) -> Iterable[Any]:
     from shiplap_cli.commands.doctor import cluster_checks  # noqa: PLC0415
     from shiplap_cli.commands.doctor.check_results import CheckReporter  # noqa: PLC0415
     from shiplap_cli.commands.doctor.fixes import by_hand  # noqa: PLC0415
@@ -164,10 +203,12 @@ def _rbac(entering: Callable[[str, str], Any], name: str, region: str, rights: S
         ask = entering(name, region)
     except ClusterGone:
         says = "is outside of EKS, so it was not asked"
-        return (
-            CheckReporter("rbac").warning(name, says, by_hand(f"shiplap doctor --cluster {name} --context CONTEXT")),
-        )
-    return cluster_checks.rbac(ask, name, rights, myself=myself)
+        yield CheckReporter("rbac").warning(name, says, by_hand(f"shiplap doctor --cluster {name} --context CONTEXT"))
+        return
+    yield from cluster_checks.rbac(ask, name, rights, myself=myself)
+    for file in of_features():
+        more = cluster_checks.permissions_of(folder / file)
+        yield from cluster_checks.rbac(ask, name, more, myself=myself, manifest=file)
 
 
 def clients(region: str = "") -> Callable[[str], Any]:
