@@ -6,13 +6,14 @@ Pods take 20 seconds to be Ready and 30 to end. Endpoints are counted each secon
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from shiplap.disruption.decide import decide
+from shiplap.errors import ClusterUnreachable
 from shiplap.policies.policy_settings import chosen
 from shiplap.policies.rollouts.rollouts_settings import ANNOTATED, RolloutSettings
 from shiplap.ports import Instance
@@ -121,6 +122,13 @@ class RolloutStage(Disrupted):
             if quiet == 3:
                 return minute + 1
         raise AssertionError(self.summary())
+
+    def dies(self, act: Callable[[], object]) -> bool:
+        """As of any stage; an invocation that the API server does not answer fails, and the next one comes."""
+        try:
+            return super().dies(act)
+        except ClusterUnreachable:
+            return False
 
     def _is_at_rest(self) -> bool:
         """True if nothing is under way. A crash that meets who looks is none of a function: one looks again."""

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shiplap.errors import ClusterDenied, ObjectConflict
+from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ObjectConflict
+from shiplap.kubernetes.related_objects import ScalableName
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.rollouts.rollouts_settings import RolloutSettings
 from tests.integration.flows.leaving import SPOT, first, warning
@@ -235,6 +236,36 @@ def test_owners_that_may_not_be_read_keep_their_pods() -> None:
     stage.seconds(600)
     assert "Shiplap may not read its owner" in stage.kept()
     stage.faults.clear()
+    stage.settle()
+    assert (stage.missing["web"], stage.restarts("web")) == (0, 1)
+
+
+@pytest.mark.parametrize("method", ["workload", "annotate_template"])
+def test_one_that_the_api_server_refuses_hinders_no_other(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = running("odd", "web", cpu="100m")
+    before = stage.nodes_of("odd")
+    real = getattr(stage.cluster, method)
+
+    def refuse(name: ScalableName, *args: Any, **named: Any) -> Any:
+        if name.name.startswith("odd"):
+            raise ClusterError("422: a webhook refuses it", status=422)
+        return real(name, *args, **named)
+
+    monkeypatch.setattr(stage.cluster, method, refuse)
+    stage.drift()
+    stage.seconds(900)
+    assert stage.nodes_of("odd") == before
+    assert (stage.missing.total(), stage.restarts("odd")) == (0, 0)
+    assert stage.restarts("web") == (1 if method == "annotate_template" else 0)
+    told = "; ".join((stage.kept(), *stage.told("RolloutImpossible")))
+    assert ("a webhook refuses it" if method == "annotate_template" else "cannot be read") in told
+
+
+def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
+    stage = running()
+    stage.faults.on("before", "cluster.workload", ClusterUnreachable("no answer"), nth=3)
+    stage.faults.on("before", "cluster.annotate_template", ClusterUnreachable("no answer"))
+    stage.drift()
     stage.settle()
     assert (stage.missing["web"], stage.restarts("web")) == (0, 1)
 

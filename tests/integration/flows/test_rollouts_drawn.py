@@ -7,13 +7,19 @@ terminationGracePeriod, so that PodDisruptionBudgets that allow no eviction do n
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
 from tests.integration.flows.rollouts_stage import ON, RolloutStage
 
-_TIGHT = ({"maxUnavailable": 0}, {"minAvailable": "100%"}, {"maxUnavailable": "0%"})
-_ROLLING = ({}, {"maxSurge": 1, "maxUnavailable": 0}, {"maxSurge": "50%"}, {"maxSurge": 2, "maxUnavailable": "25%"})
+_TIGHT: tuple[dict[str, Any], ...] = ({"maxUnavailable": 0}, {"minAvailable": "100%"}, {"maxUnavailable": "0%"})
+_ROLLING: tuple[dict[str, Any], ...] = (
+    {},
+    {"maxSurge": 1, "maxUnavailable": 0},
+    {"maxSurge": "50%"},
+    {"maxSurge": 2, "maxUnavailable": "25%"},
+)
 DEPLOYMENTS = 6
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.objects import OwnerReference, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, PodDisruptionBudgetStatus
 from shiplap.kubernetes.rolled_workloads import REVISION, RolledWorkload
 from shiplap.policies.rollouts.rollout_steps import (
@@ -159,7 +159,7 @@ def test_owners_that_are_gone_or_no_deployment() -> None:
     assert step_of(pod(), gone, "claim-a", budgets=(), going=1).step is RolloutStep.EVICT
     bare = PodOwners()
     assert step_of(pod(), bare, "claim-a", budgets=(), going=1) == StepTaken(RolloutStep.UNABLE, "no Deployment has it")
-    reference = msgspec.structs.replace(controller_of(pod().metadata), kind="StatefulSet")
+    reference = OwnerReference("StatefulSet", "web", "s", controller=True)
     alone, three = (PodOwners(reference, workload(number)) for number in (1, 3))
     taken = step_of(pod(), alone, "claim-a", budgets=(), going=1)
     assert taken == StepTaken(RolloutStep.UNABLE, "StatefulSet shop/web has no surge")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shiplap.errors import ClusterDenied, ObjectConflict, ObjectNotFound
+from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ObjectConflict, ObjectNotFound
 from shiplap.flows.claim_updates import facts
 from shiplap.flows.context import FlowContext
 from shiplap.flows.pod_events import publish_on_node, publish_on_pod
@@ -36,6 +36,7 @@ from shiplap.policies.rollouts.rollout_steps import (
 from shiplap.policies.rollouts.rollout_wish import RolloutWish, wish_of
 from shiplap.policies.rollouts.rollouts_settings import RolloutSettings
 from shiplap.scheduling.model.planned_pods import ends_with_its_node
+from shiplap.scheduling.model.protected_pods import pdb_limits_of
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ IMPOSSIBLE = "RolloutImpossible"
 
 _NOT_PERMITTED = "Shiplap may not patch it: apply docs/rbac-rollouts.yaml"
 _MOST_NAMED = 5
+_LONGEST = 200
 _TURN_S = 60.0
 
 
@@ -83,18 +85,18 @@ class RolloutPolicy(Policy):
         super().__init__(settings, context)
         self._chosen = settings.policy(RolloutSettings) or RolloutSettings()
         self._read: dict[ScalableName, RolledWorkload | None] = {}
-        self._denied: set[ScalableName] = set()
+        self._unread: dict[ScalableName, str] = {}
+        self._covering: Mapping[str, Sequence[PodDisruptionBudget]] = {}
         self._let_go: Counter[str] = Counter()
 
     def moved_otherwise(
         self, claim: NodeClaim, node: Node, leaving: Sequence[Pod], pods: Sequence[Pod]
     ) -> Collection[str]:
         """Restart what can be restarted; return the uids of pods that leave by that, or stay until it is possible."""
-        moves = []
-        for pod in leaving:
-            wish = self._wish_of(pod, claim.plan.node_pool)
-            if wish is not None and (move := self._move_of(pod, wish, claim.name, pods)) is not None:
-                moves.append(move)
+        wishes = [(pod, wish) for pod in leaving if (wish := self._wish_of(pod, claim.plan.node_pool)) is not None]
+        self._cover(pod for pod, _ in wishes)
+        found = (self._move_of(pod, wish, claim.name, pods) for pod, wish in wishes)
+        moves = [move for move in found if move is not None]
         self._restart(claim, node, moves)
         held = set()
         for move in moves:
@@ -121,20 +123,22 @@ class RolloutPolicy(Policy):
             if labels.NODE_POOL in node.metadata.labels
         )
         first = int(facts.snapshot.now // _TURN_S) % max(1, len(nodes))
-        found = [
-            moved
+        wishes = [
+            (pod, name, wish)
             for name, pool in (*nodes[first:], *nodes[:first])
             for pod in view.by_node.get(name, ())
-            if (moved := self._planned_move(pod, name, pool, view.by_node[name])) is not None
+            if (wish := self._wish_of(pod, pool)) is not None
         ]
+        self._cover(pod for pod, _, _ in wishes)
+        planned = (self._planned_move(pod, name, wish, view.by_node[name]) for pod, name, wish in wishes)
+        found = [move for move in planned if move is not None]
         return RolloutsInUse(tuple(sorted(found, key=lambda item: (item.node, item.pod)))) if found else None
 
-    def _planned_move(self, pod: Pod, node: str, pool: str, pods: Sequence[Pod]) -> MovedPod | None:
+    def _planned_move(self, pod: Pod, node: str, wish: RolloutWish, pods: Sequence[Pod]) -> MovedPod | None:
         """What becomes of a pod if its node leaves; None if nothing but an eviction."""
         from shiplap.policies.rollouts.rollouts_input import MovedPod  # noqa: PLC0415 - as above
 
-        wish = self._wish_of(pod, pool)
-        if wish is None or (wish.evicts and not self._budgets_of(pod)):
+        if wish.evicts and pod.key not in self._covering:
             return None
         move = self._move_of(pod, wish, "", pods)
         if move is None or move.taken.step is RolloutStep.EVICT:
@@ -156,7 +160,7 @@ class RolloutPolicy(Policy):
         if (whole := owners.whole) is not None:
             here = [other for other in pods if is_ready(other.status) and not other.metadata.deletion_timestamp]
             going = sum(covers(whole, other) for other in here) + self._let_go[whole.metadata.uid]
-        taken = step_of(pod, owners, claim, budgets=self._budgets_of(pod), going=going)
+        taken = step_of(pod, owners, claim, budgets=self._covering.get(pod.key, ()), going=going)
         return _Move(pod, wish, owners, taken)
 
     def _wish_of(self, pod: Pod, pool: str) -> RolloutWish | None:
@@ -215,6 +219,11 @@ class RolloutPolicy(Policy):
         except (ObjectConflict, ObjectNotFound) as error:  # the next round sees what it is now
             _LOG.info("Deployment %s is not restarted: %s", metadata.name, error, extra=facts(claim))
             return StepTaken(RolloutStep.WAIT, "it has just changed")
+        except ClusterUnreachable:
+            raise
+        except ClusterError as error:  # such as an admission webhook's refusal
+            _LOG.warning("Deployment %s is not restarted: %s", metadata.name, error, extra=facts(claim))
+            return StepTaken(RolloutStep.STUCK, f"the API server refuses that: {error}"[:_LONGEST])
         self.context.meter.count("RolloutsStarted")
         _LOG.info("Deployment %s/%s is restarted", metadata.namespace, metadata.name, extra=facts(claim))
         return StepTaken(RolloutStep.RESTART)
@@ -262,34 +271,32 @@ class RolloutPolicy(Policy):
     def _workload(self, namespace: str, reference: OwnerReference) -> tuple[RolledWorkload | None, str]:
         """The workload that an owner reference names, None if it is gone; and why it cannot be read."""
         name = ScalableName(namespace, reference.kind, reference.name)
-        if name in self._denied:
-            return None, "Shiplap may not read its owner: apply docs/rbac.yaml"
-        if name not in self._read:
+        if name not in self._read and name not in self._unread:
             if len(self._read) >= MOST_OWNERS:
-                return None, "many owners are read before it"
-            try:
-                self._read[name] = self.context.cluster.workload(name)
-            except ClusterDenied as error:
-                self._denied.add(name)
-                _LOG.warning(
-                    "%s %s is not read: %s", name.kind, name.name, error, extra={"cluster": self.settings.name}
-                )
-                return self._workload(namespace, reference)
+                return None, "its owner is read in a later round"
+            self._read_once(name)
+        if name in self._unread:
+            return None, self._unread[name]
         found = self._read[name]
         return (found if found is not None and found.metadata.uid == reference.uid else None), ""
 
-    def _budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
-        return list(_selecting(self._budgets, pod))
+    def _read_once(self, name: ScalableName) -> None:
+        try:
+            self._read[name] = self.context.cluster.workload(name)
+        except ClusterUnreachable:
+            raise
+        except ClusterDenied as error:
+            self._unread[name] = "Shiplap may not read its owner: apply docs/rbac.yaml"
+            _LOG.warning("%s %s is not read: %s", name.kind, name.name, error, extra={"cluster": self.settings.name})
+        except ClusterError as error:
+            self._unread[name] = f"{name.kind} {name.namespace}/{name.name} cannot be read"
+            _LOG.warning("%s %s is not read: %s", name.kind, name.name, error, extra={"cluster": self.settings.name})
+
+    def _cover(self, pods: Iterable[Pod]) -> None:
+        """Find the budgets of these pods, by the pod's namespace and name."""
+        known = tuple(pods)
+        self._covering = pdb_limits_of(self._budgets, known).by_pod if known else {}
 
     @cached_property
     def _budgets(self) -> tuple[PodDisruptionBudget, ...]:
         return self.context.cluster.disruption_budgets()
-
-
-def _selecting(budgets: Iterable[PodDisruptionBudget], pod: Pod) -> Iterable[PodDisruptionBudget]:
-    for budget in budgets:
-        try:
-            if budget.selects(pod):
-                yield budget
-        except ValueError:  # it covers nothing that the eviction API could count either
-            continue
