@@ -74,6 +74,7 @@ def test_the_methods_are_asked_in_this_order() -> None:
         "TerminateFirst",
         "Underutilization",
         "ClimbBack",
+        "ZoneRebalance",
     ]
 
 

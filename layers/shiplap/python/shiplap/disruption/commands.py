@@ -52,6 +52,7 @@ class Method(StrEnum):
     SCALE_DOWN = "scale-down"
     SLEEP = "sleep"
     TERMINATE_FIRST = "terminate-first"
+    ZONE_BALANCE = "zone-balance"
 
 
 class PlacementGap(msgspec.Struct, frozen=True, rename="camel"):

@@ -15,9 +15,16 @@ from shiplap.disruption.methods.replacement import Replacement
 from shiplap.disruption.methods.scale_down import ScaleDown
 from shiplap.disruption.methods.terminate_first import TerminateFirst
 from shiplap.disruption.methods.underutilization import Underutilization
+from shiplap.disruption.methods.zone_balance import ZoneRebalance
 
 BEFORE_POLICIES: tuple[DisruptionMethod, ...] = (ScaleDown(), Emptiness())
-AFTER_POLICIES: tuple[DisruptionMethod, ...] = (Replacement(), TerminateFirst(), Underutilization(), ClimbBack())
+AFTER_POLICIES: tuple[DisruptionMethod, ...] = (
+    Replacement(),
+    TerminateFirst(),
+    Underutilization(),
+    ClimbBack(),
+    ZoneRebalance(),
+)
 """The methods in order. Methods of optional features come between: a node that one removes needs no replacement. All
 share the budgets of a NodePool."""
 

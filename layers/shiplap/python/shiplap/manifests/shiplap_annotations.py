@@ -55,8 +55,13 @@ shiplap.yaml. What cannot be read keeps the NodePool awake and usable, so that n
 TERMINATE_FIRST = PREFIX + "terminate-first"
 """On a NodePool: how long pods may have no place while a node goes before its replacement is launched, such as 10m, or
 `Never`; `disruption.terminateFirstSeconds` of the cluster without."""
+ZONE_BALANCE = PREFIX + "zone-balance"
+"""On a NodePool: how many pods may move at a time so that pods spread over zones are in balance again; none without."""
+ZONE_BALANCE_MAX_HOURLY = PREFIX + "zone-balance-max-hourly"
+"""On a NodePool: how much dearer its nodes may become by one such move, USD per hour; 0 without."""
 IGNORE, CORDON, REPLACE = REBALANCE_POLICIES = ("ignore", "cordon", "replace")
 
+_NUMBER = re.compile(r"[1-9][0-9]{0,2}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
@@ -116,6 +121,10 @@ def _duration(value: str) -> str | None:
     return None if lasts_s >= 0 else f"{value!r} must not be negative"
 
 
+def _pods(value: str) -> str | None:
+    return None if _NUMBER.fullmatch(value) else f"{value!r} is not a number of pods from 1 to 999, such as 10"
+
+
 def _percentage(value: str) -> str | None:
     valid = value.endswith("%") and _DECIMAL.fullmatch(value[:-1]) and float(value[:-1]) <= 100
     return None if valid else f"{value!r} is not a percentage from 0% to 100%, such as 30%"
@@ -138,6 +147,8 @@ _OF_NODE_POOL: dict[str, Callable[[str], str | None]] = {
     TERMINATE_FIRST: _duration_or_never,
     ROLLOUT: _rollout,
     ROLLOUT_WITHIN: _duration,
+    ZONE_BALANCE: _pods,
+    ZONE_BALANCE_MAX_HOURLY: _price,
 }
 
 _OF_NODE_CLASS: dict[str, Callable[[str], str | None]] = {
@@ -187,6 +198,20 @@ def terminate_first_s(pool: NodePool, usual_s: float) -> float:
     """
     written = pool.metadata.annotations.get(TERMINATE_FIRST)
     return usual_s if written is None else float(seconds_or_never(written) or 0)
+
+
+class ZoneBalance(msgspec.Struct, frozen=True):
+    """The price that a NodePool pays for balance: pods that may move at a time, and USD per hour more."""
+
+    most_pods: int
+    most_hourly: float = 0.0
+
+
+def zone_balance(pool: NodePool) -> ZoneBalance | None:
+    """Return what balance may cost in a NodePool; None where it is off, or its annotations cannot be read."""
+    written = pool.metadata.annotations
+    pods, hourly = written.get(ZONE_BALANCE, ""), written.get(ZONE_BALANCE_MAX_HOURLY, "0")
+    return None if _pods(pods) or _price(hourly) else ZoneBalance(int(pods), float(hourly))
 
 
 _OF_THE_MACHINE = frozenset({"localtime", "posixrules", "Factory"})
