@@ -103,6 +103,10 @@ class PolicyView:
         """Yield what there is to say of the further inputs of a decision on disruption."""
         yield from ()
 
+    def of_waiting(self, view: ClusterView, now: float) -> Mapping[str, str]:
+        """Return what pods wait for together, in words, by the key of each pod."""
+        return {}
+
     def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:
         """Return the same for `shiplap plan -o json`; None for nothing."""
         return None
@@ -168,6 +172,11 @@ def disruption_lines(inputs: Iterable[DisruptionInput]) -> Iterator[str]:
     """Yield the lines that features say of the further inputs of a decision on disruption."""
     for _, view in views():
         yield from view.of_disruption(inputs)
+
+
+def waiting_together(view: ClusterView, now: float) -> dict[str, str]:
+    """Return what pods wait for together as features know it, in words, by the key of each pod."""
+    return {key: text for _, each in views() for key, text in each.of_waiting(view, now).items()}
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiplap.errors import InvalidInput
@@ -10,7 +10,7 @@ from shiplap.manifests.files.documents import Document
 from shiplap.policies.gangs.gang import GangMembers, KnownGangs, PodGroupFacts
 from shiplap.policies.gangs.gang_input import GangInput
 from shiplap.policies.gangs.gang_launches import most_at_risk
-from shiplap.policies.gangs.gang_membership import named_pod_groups
+from shiplap.policies.gangs.gang_membership import membership, named_pod_groups
 from shiplap.policies.gangs.pod_groups import KIND, VERSIONS, named_facts
 from shiplap.policies.gangs.running_gangs import runs_gangs
 from shiplap.policies.gangs.waiting_gangs import waiting_gangs
@@ -66,8 +66,17 @@ class GangsView(PolicyView):
         gangs = _waiting(snapshot)
         if gangs:
             yield "" if snapshot.install else _AS_IN_AN_INSTALL
+        told = {entry.pod.key: entry.message for entry in plan.unschedulable}
         for members in gangs:
-            yield _line(members, plan)
+            yield _line(members, plan, told, again=bool(snapshot.install))
+
+    def of_waiting(self, view: ClusterView, now: float) -> Mapping[str, str]:
+        """Return the gang of each pod that waits in one, by the key of the pod; gangs of PodGroups are not known."""
+        if not any(membership(pod) for pod in view.unbound):
+            return {}
+        return {
+            pod.key: _in_words(members) for members in waiting_gangs(view, KnownGangs(), now) for pod in members.waiting
+        }
 
     def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:  # noqa: ARG002 - none of it leaves
         """Return the gangs that wait."""
@@ -87,16 +96,28 @@ def _waiting(snapshot: Snapshot) -> Sequence[GangMembers]:
     return () if known is None else waiting_gangs(snapshot.view, known.known, snapshot.now)
 
 
-def _line(members: GangMembers, plan: Plan) -> str:
+def _line(members: GangMembers, plan: Plan, told: Mapping[str, str], *, again: bool) -> str:
     gang, keys = members.gang, {pod.key for pod in members.waiting}
     claims = [claim for claim in plan.node_claims if any(pod.key in keys for pod in claim.pods)]
     served = served_pods(plan) & keys
+    if not served:
+        why = told.get(members.waiting[0].key, "").removeprefix(f"nothing is launched for gang {gang.key}: ")
+        when = "; it is planned again every minute" if again else ""
+        return (
+            f"  {gang.key}: {members.placed} of {gang.minimum} members have a place; nothing is launched: {why}{when}"
+        )
     cost = sum(claim.launch.price for claim in claims)
     nodes = f", {counted(len(claims), 'new node')} for ${cost:.4f} an hour" if claims else ", no new node"
     risk = most_at_risk(claims, members, COMMIT_GROUP)
     if risk:
         nodes += f", in several requests: at most ${risk:.4f} an hour at risk if the last is refused"
     return f"  {gang.key}: {members.placed + len(served)} of {gang.minimum} members have a place{nodes}"
+
+
+def _in_words(members: GangMembers) -> str:
+    gang = members.gang
+    about = f"gang {gang.key}: {len(members.waiting)} wait, {members.placed} of {gang.minimum} have a place"
+    return f"{about}; {gang.problem}" if gang.problem else about
 
 
 def _document(members: GangMembers) -> dict[str, Any]:

@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from shiplap.scheduling.planner import plan
+from shiplap_cli.policies.gangs_view import VIEW
 from tests.commands import Shiplap, listed
 from tests.unit.cli.planned_files import CATALOG, POOL, pod
+from tests.unit.gangs.gang_cases import gang, snapshot
 
 
 def members(total: int = 3) -> list[dict[str, Any]]:
@@ -36,7 +40,18 @@ def test_a_gang_in_files_has_all_or_nothing(tmp_path: Path, shiplap: Shiplap) ->
     assert "as an install with `gangs: {mode: whole}` plans them" in whole
     short = " ".join(shiplap(*arguments(tmp_path, 0, *members()), code=1).split())
     assert "nothing is launched for gang web/train: 0 of 3 members would have a place" in short
-    assert "web/train: 0 of 3 members have a place, no new node" in short
+    assert "web/train: 0 of 3 members have a place; nothing is launched: 0 of 3 members would have a place:" in short
+    assert "again every minute" not in short
+
+
+def test_of_an_install_it_is_said_when_a_gang_is_planned_again() -> None:
+    short = snapshot(*gang(size=4, minimum=3), nodes=2)
+    lines = [*VIEW.of_plan(replace(short, install="shiplap"), plan(short))]
+    assert lines[0] == ""
+    assert lines[1].startswith(
+        "  default/train: 0 of 3 members have a place; nothing is launched: 2 of 3 members would "
+    )
+    assert lines[1].endswith("; it is planned again every minute")
 
 
 def test_unequal_nodes_are_at_risk(tmp_path: Path, shiplap: Shiplap) -> None:

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
+
 from shiplap.drawing.capture import picture_of_cluster
-from shiplap.drawing.picture import ClusterPicture, NodePicture
+from shiplap.drawing.picture import ClusterPicture, NodePicture, PendingPicture
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.records.disruption_record import Headline
 from shiplap.scheduling.model.planned_pods import pair
+from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_cli.commands.top.followed_install import ClaimsRead, DecisionsRead, LinesRead, SourceRead, claim_steps
 from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
 from shiplap_cli.inputs.cluster_inputs import region_of, regions_of
+from shiplap_cli.policy_views import waiting_together
 
 _KEPT = 200
 """Decisions that are kept; older ones are forgotten."""
@@ -112,9 +116,15 @@ class FollowedCluster:
             taken_at=now,
             install_lines=tuple(line for kind in sorted(self._lines) for line in self._lines[kind]),
             nodes=tuple(drawn[name] for name in sorted(drawn)),
-            pending=coming.pending,
+            pending=self._in_groups(coming.pending, now),
             missing=(*(self._troubles[kind] for kind in sorted(self._troubles)), *self._assumed()),
         )
+
+    def _in_groups(self, pending: tuple[PendingPicture, ...], now: float) -> tuple[PendingPicture, ...]:
+        """The pods that wait, with the groups that optional features find among them."""
+        view = ClusterView(pods=tuple(self._pods.values()), nodes=tuple(self._nodes.values()))
+        groups = waiting_together(view, now) if pending else {}
+        return tuple(replace(pod, group=groups.get(pod.key, "")) for pod in pending) if groups else pending
 
     def _of_region(self, region: str) -> NodePrices:
         if region not in self._prices:

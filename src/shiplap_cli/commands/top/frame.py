@@ -134,7 +134,8 @@ def _money(picture: ClusterPicture, width: int) -> Text:
 def _overview(scene: Scene, view: View, stream: Sequence[StreamLine], width: int, height: int) -> list[Text]:
     picture, decisions = scene.picture, scene.decisions or ()
     spare = max(height - _LEAST_ROWS - 1, 0)
-    waiting = min(len(picture.pending), max(spare // 4, 1 if spare else 0))
+    pending = _by_group(picture.pending)
+    waiting = min(len(pending), max(spare // 4, 1 if spare else 0))
     decided = min(len(decisions), (spare - waiting + 2) // 3)
     news = min(len(stream), max((spare - waiting - decided) // 2, 0))
     rows = height - 1 - sum(lines + 1 for lines in (waiting, decided, news) if lines)
@@ -142,7 +143,7 @@ def _overview(scene: Scene, view: View, stream: Sequence[StreamLine], width: int
     lines += [Text("")] * (max(rows, 1) + 1 - len(lines))
     if waiting:
         lines.append(rule(f"waiting {len(picture.pending)}", width))
-        lines += [cut(_waiting(pod), width) for pod in picture.pending[:waiting]]
+        lines += [cut(_waiting(pods), width) for pods in pending[:waiting]]
     if decided:
         lines.append(rule("decided", width))
         lines += [decision_line(line, picture.taken_at, width) for line in decisions[-decided:]]
@@ -294,10 +295,20 @@ def _foot(view: View, width: int) -> Text:
     return cut(line, width)
 
 
-def _waiting(pod: PendingPicture) -> Text:
-    line = Text(f"{age(pod.age_s):>5} ", "yellow")
-    line.append(plain(pod.key))
-    line.append(f"  {pod.millicores / 1000:g} CPU {gib(pod.memory_bytes)}  {plain(pod.reason)}", "dim")
+def _by_group(pending: Sequence[PendingPicture]) -> list[list[PendingPicture]]:
+    """Pods that wait together, and each other pod alone, in the order of the first of them."""
+    found: dict[str, list[PendingPicture]] = {}
+    for pod in pending:
+        found.setdefault(pod.group or f"/{pod.key}", []).append(pod)
+    return list(found.values())
+
+
+def _waiting(pods: Sequence[PendingPicture]) -> Text:
+    first = pods[0]
+    line = Text(f"{age(first.age_s):>5} ", "yellow")
+    line.append(plain(first.group or first.key))
+    cpus, memory = sum(pod.millicores for pod in pods) / 1000, sum(pod.memory_bytes for pod in pods)
+    line.append(f"  {cpus:g} CPU {gib(memory)}  {plain(first.reason)}", "dim")
     return line
 
 

@@ -55,6 +55,21 @@ cpu ██████████▊░░░░░░░░░░░░░░�
 q quit  s sort: name  / filter  enter open  d decisions  ? help"""
 
 
+def test_pods_that_wait_together_are_one_line() -> None:
+    waits = [
+        PendingPicture(namespace="ml", name=f"p{number}", millicores=500, age_s=90.0 - number, reason="none fits")
+        for number in range(4)
+    ]
+    together = [msgspec.structs.replace(pod, group="gang ml/a: 2 wait") for pod in waits[1:3]]
+    shown = text(msgspec.structs.replace(THREE, pending=(waits[0], *together, waits[3])))
+    assert [line for line in shown.splitlines() if "none fits" in line] == [
+        "   1m ml/p0  0.5 CPU 0.0Gi  none fits",
+        "   1m gang ml/a: 2 wait  1 CPU 0.0Gi  none fits",
+        "   1m ml/p3  0.5 CPU 0.0Gi  none fits",
+    ]
+    assert "4 waiting, oldest 1m" in shown
+
+
 def test_a_wide_frame_has_every_column() -> None:
     (title,) = (line for line in text(THREE, size=(200, 50)).splitlines() if "NAME" in line)
     assert title.split() == ["NAME▼", "TYPE", "POOL", "CPU", "MEMORY", "PODS", "PRICE", "AGE", "STATE"]

@@ -96,7 +96,10 @@ class NodePicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class PendingPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A pod that waits for a node; `age_s` seconds since it was made, `reason` why it still waits."""
+    """A pod that waits for a node; `age_s` seconds since it was made, `reason` why it still waits.
+
+    `group` says in words which pods wait together with it, if any do.
+    """
 
     namespace: str
     name: str
@@ -104,6 +107,7 @@ class PendingPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     memory_bytes: int = 0
     age_s: float = 0.0
     reason: str = ""
+    group: str = ""
 
     @property
     def key(self) -> str:
