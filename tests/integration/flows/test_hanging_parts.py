@@ -274,7 +274,8 @@ def test_each_part_hangs_in_some_story() -> None:
         assert isinstance(told.stage.context.optional, NotedCalls)
         parts |= told.stage.context.optional.parts
     of_the_install = {METRICS.name, DEAD_LETTERS.name}
-    of_policies = {port.part.name for entry in POLICIES for port in flow_of(entry.name).ports}
+    policies = [flow_of(entry.name) for entry in POLICIES]
+    of_policies = {part.name for each in policies for part in (*each.parts, *(port.part for port in each.ports))}
     assert parts | of_the_install == {part.name for part in PARTS} | of_policies
 
 

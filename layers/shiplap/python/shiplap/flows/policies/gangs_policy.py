@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from shiplap.flows.policies.gangs_inputs import POD_GROUPS, read_pod_groups
 from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 class GangPolicy(Policy):
     """Gangs: nothing is launched for one that cannot have all that it needs."""
 
+    parts = (POD_GROUPS,)
+
     def planning_input(self, facts: DecisionFacts) -> GangInput:
         """Return what is known of gangs that wait beside their pods."""
         return self._known(facts.snapshot.view.unbound)
@@ -32,7 +35,6 @@ class GangPolicy(Policy):
         return self._known(facts.snapshot.view.pods)
 
     def _known(self, pods: Iterable[Pod]) -> GangInput:
-        from shiplap.flows.policies.gangs_inputs import read_pod_groups  # noqa: PLC0415 - as below
         from shiplap.policies.gangs.gang_input import GangInput  # noqa: PLC0415 - only what decides needs the planner
 
         settings = self.settings.policy(GangSettings) or GangSettings()

@@ -15,6 +15,7 @@ from shiplap.disruption.commands import Decision, DisruptionProposal, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionInput
 from shiplap.flows.context import FlowContext, TypesFor
 from shiplap.flows.function_install import FunctionInstall
+from shiplap.flows.optional.optional_calls import OptionalPart
 from shiplap.flows.optional.policy_port import PolicyPort
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import InstanceType
@@ -67,6 +68,8 @@ class Policy:
     """The reason by which the feature removes nodes, if it removes any."""
     ports: ClassVar[tuple[PolicyPort[Any], ...]] = ()
     """The ports that the feature uses alone."""
+    parts: ClassVar[tuple[OptionalPart, ...]] = ()
+    """The optional calls that the feature makes of ports that all have."""
     needs_zone_ids: ClassVar[bool] = False
     """True if the feature has to know in which zone of AWS a node runs."""
 
