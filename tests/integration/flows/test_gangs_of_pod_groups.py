@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
 from shiplap.errors import ClusterDenied
+from shiplap.flows.policies.gangs_inputs import read_pod_groups
 from shiplap.policies.gangs.gang_input import GangInput
 from shiplap.policies.gangs.gangs_settings import WHOLE, GangSettings
 from shiplap.policies.gangs.running_gangs import torn_without
 from shiplap.policies.policy_settings import chosen
+from shiplap.ports import NamedObjects
 from shiplap.records.scheduling_record import decode
 from shiplap.scheduling.planner import plan
 from tests.integration.flows.disrupted import Disrupted, decided_on
@@ -100,6 +103,16 @@ def test_a_pod_group_that_cannot_be_read_keeps_no_other_pod_waiting() -> None:
     said = " ".join(told(stage))
     assert "gang default/train: its PodGroup cannot be read: Expected `int | null`" in said
     assert "gang default/negative: its PodGroup cannot be read: spec.minMember: must be from 0" in said
+
+
+def test_a_pod_group_that_was_not_looked_for_to_the_end_may_exist() -> None:
+    stage = stage_of_gangs()
+    add_members(stage)
+    add_pod_group(stage)
+    cut_off = SimpleNamespace(named_objects=lambda _kind, names: NamedObjects(unlisted=tuple(sorted(names))))
+    (facts,) = read_pod_groups("demo", stage.cluster.pending_pods(), replace(stage.context, cluster=cut_off))
+    assert (facts.name, facts.unread) == ("train", True)
+    assert facts.problem == "its PodGroup cannot be read: it is not among the first that are listed"
 
 
 def test_without_the_right_to_list_pod_groups_gangs_wait_and_other_pods_do_not() -> None:

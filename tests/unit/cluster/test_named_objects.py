@@ -81,6 +81,7 @@ def test_a_kind_without_definition_costs_one_request_and_is_found_once_it_is_def
     assert names(asking.find(KIND, {A})) == [A]
     other = CustomKind("example.com", ("v1",), "others", KIND.reader)
     assert asking.find(other, {A}) == NamedObjects()
+    lists.lists = {V2: [A]}
     assert names(asking.find(KIND, {A})) == [A]
 
 
