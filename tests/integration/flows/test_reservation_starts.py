@@ -8,9 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.flows.claim_updates import RESERVATION
-from shiplap.flows.interrupt.notices import STARTS
+from shiplap.flows.interrupt.interrupt import interrupt
+from shiplap.flows.interrupt.notices import STARTS, read_notice
 from shiplap.flows.messages import RESERVATION_STARTED, PodsPending
 from shiplap.flows.schedule.reservation_starts import SETTLED_S, SOON_S
+from shiplap.settings import Settings
 from tests.integration.flows.reservation_starts import block, delivered, reserved_only, start, waiting_stage
 from tests.integration.flows.stage import ZONES, Stage
 
@@ -139,6 +141,17 @@ def test_an_event_has_only_clusters_planned_for_that_select_reservations() -> No
     stage = Stage()
     stage.interrupt(delivered(stage))
     assert not hints(stage)
+
+
+def test_the_event_has_each_cluster_planned_for_that_may_use_the_reservation() -> None:
+    first = waiting_stage()
+    stages = [first, waiting_stage(beside=first), Stage(beside=first)]
+    stages[2].settings = replace(stages[2].settings, name="without")
+    contexts = {stage.settings.name: stage.context for stage in stages}
+    notice = read_notice(delivered(first), "queue")
+    clusters = Settings(tuple(stage.settings for stage in stages))
+    interrupt(notice, clusters, first.state, lambda cluster: contexts[cluster.name], first.meter)
+    assert [[hint.cluster for hint in hints(stage)] for stage in stages] == [["demo"], ["demo-too"], []]
 
 
 def test_what_was_answered_before_the_event_does_not_count() -> None:

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.instances.catalog.resolved_nodeclass import (
+    BLOCK_TAIL_S,
+    LEAST_DRAIN_S,
     Ami,
     CapacityReservation,
     NodeClassProblem,
@@ -76,6 +79,7 @@ class Cluster:
         self.inspected = True
         self.buffers: Sequence[BufferCapacity] = ()
         self.pool_nodes: Mapping[str, PoolNodes] = {}
+        self.reservations, self.drain_s = RESERVATIONS, LEAST_DRAIN_S
         self.amis = (Ami("ami-0a", "al2023", "2026", requirements=(("kubernetes.io/arch", "In", ("amd64",)),)),)
 
     @property
@@ -94,7 +98,8 @@ class Cluster:
                 subnets=(Subnet("subnet-0a", "eu-west-1a", "euw1-az1", 200),),
                 security_groups=(SecurityGroup("sg-0123abcd", "nodes"),),
                 amis=self.amis,
-                capacity_reservations=RESERVATIONS,
+                capacity_reservations=self.reservations,
+                drain_s=self.drain_s,
                 instance_profile="shiplap-profile",
             )
             for item in self.live.manifests.node_classes
@@ -291,6 +296,14 @@ class TestWholeStatuses:
                 "ValidationSucceeded",
             ),
         }
+
+    @pytest.mark.parametrize(("drain_s", "state"), [(LEAST_DRAIN_S, "active"), (1800, "expiring")])
+    def test_a_block_expires_when_its_nodes_begin_to_be_emptied(self, drain_s: int, state: str) -> None:
+        cluster = Cluster(*EVERYTHING)
+        block = replace(RESERVATIONS[1], ends_at=NOW + BLOCK_TAIL_S + 1200)
+        cluster.reservations, cluster.drain_s = (block,), drain_s
+        (shown,) = self.of("EC2NodeClass", cluster)["capacityReservations"]
+        assert shown["state"] == state
 
     def test_of_what_only_validates(self) -> None:
         ready = holding("Ready", "ValidationSucceeded")

@@ -299,14 +299,16 @@ def _of_node_class(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
             | {"requirements": [_requirement(*line) for line in ami.requirements]}
             for ami in status.amis
         ],
-        "capacityReservations": [_reservation(each, known.now) for each in status.capacity_reservations],
+        "capacityReservations": [
+            _reservation(each, known.now, status.drain_s) for each in status.capacity_reservations
+        ],
     }
     if status.instance_profile:
         fields["instanceProfile"] = status.instance_profile
     return fields, list(status.conditions)
 
 
-def _reservation(reservation: CapacityReservation, now: float) -> dict[str, Any]:
+def _reservation(reservation: CapacityReservation, now: float, drain_s: float) -> dict[str, Any]:
     found: dict[str, Any] = {
         "id": reservation.id,
         "instanceType": reservation.instance_type,
@@ -315,7 +317,7 @@ def _reservation(reservation: CapacityReservation, now: float) -> dict[str, Any]
         "instanceMatchCriteria": reservation.match_criteria,
         "reservationType": reservation.type,
         "interruptible": reservation.interruptible,
-        "state": "expiring" if reservation.is_expiring(now) else "active",
+        "state": "expiring" if reservation.is_expiring(now, drain_s) else "active",
     }
     if reservation.ends_at:
         found["endTime"] = rfc3339(reservation.ends_at)
