@@ -40,11 +40,15 @@ class Shiplap:
 
     def error(self, *arguments: str | Path, code: int = 2) -> str:
         """The one line on stderr of a command that prints nothing else."""
+        (line,) = self.errors(*arguments, code=code)
+        return line + "\n"
+
+    def errors(self, *arguments: str | Path, code: int = 2) -> list[str]:
+        """The lines on stderr of a command that prints nothing else."""
         assert run([*map(str, arguments), *map(str, self._always)]) == code
         printed = self._capsys.readouterr()
         assert printed.out == ""
-        assert printed.err.count("\n") == 1
-        return printed.err
+        return printed.err.splitlines()
 
 
 def has_schema(arguments: Sequence[str], answer: Any) -> None:

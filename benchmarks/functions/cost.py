@@ -313,6 +313,7 @@ def synthesised(
 
     os.environ.setdefault("JSII_NODE", str(cdk.executable()))
     os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+    from shiplap_cdk.install_document import read  # noqa: PLC0415 - as above
     from shiplap_cdk.synthesis import build  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:
@@ -323,7 +324,7 @@ def synthesised(
         names = ["production", *(f"team-{number:03}" for number in range(1, clusters))]
         lines += [f"  - {{name: {name}, manifests: {manifests}, watch: {str(watch).lower()}}}" for name in names]
         settings.write_text("\n".join(lines) + "\n")
-        build(settings, outdir=str(out)).synth()
+        build(read(settings), outdir=str(out)).synth()
         return templates_in(out)
 
 

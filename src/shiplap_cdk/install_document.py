@@ -6,54 +6,28 @@ the rest (network, access, retention) shapes the stack.
 
 from __future__ import annotations
 
-from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
-from ipaddress import ip_network
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from typing import Any, NamedTuple
 
-import botocore
 import msgspec
 
 from shiplap.aws.instance_profiles import identity_path, role_name
-from shiplap.disruption.repair.repair_policies import policy_problems
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.instances.catalog.ami_families import family_of
-from shiplap.manifests.claim_rules import rule_problems
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
+from shiplap.manifests.decoding import MISSING, Problem, decode, field_name
 from shiplap.manifests.decoding import Path as Where
-from shiplap.manifests.decoding import Problem, decode, field_name
 from shiplap.manifests.files.documents import Document, read_documents
-from shiplap.manifests.files.loading import load_manifests
-from shiplap.manifests.files.manifest_folders import find_documents
+from shiplap.manifests.files.loading import ManifestReport, inspect_documents
+from shiplap.manifests.files.manifest_folders import FoundDocuments, find_documents
 from shiplap.manifests.validation.nodeclass_rules import is_role_name, not_a_role
 from shiplap.policies.policy_settings import chosen
-from shiplap.regions import exists, nearest, partition_of
+from shiplap.regions import exists
 from shiplap.settings import ClusterSettings, OtlpSettings, Settings
-from shiplap_cdk.install_keys import (
-    LIVE,
-    LOG_RETENTION_DAYS,
-    ClusterDocument,
-    InstallDocument,
-    OtlpDocument,
-    of_clusters,
-    of_installs,
-    written_install,
-)
+from shiplap_cdk.install_keys import LIVE, ClusterDocument, InstallDocument, of_clusters, of_installs, written_install
+from shiplap_cdk.install_rules import install_problems, key_of, other_partition, own_node_role
 from shiplap_cdk.policy_document import documents
-from shiplap_cdk.region_differences import Feature, gap
-
-# `shiplap-schedule` may be an install's name: its function `watch` must not be our `schedule` in a network `watch`.
-_FUNCTIONS = ("schedule", "lifecycle", "interrupt", "catalog", "disrupt", "watch", "audit", "widget")
-_RESERVED_NAMES = (*_FUNCTIONS, "provisioning", "interruption")
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-def _key(policy: str) -> str:
-    """Return the key of a policy in shiplap.yaml."""
-    first, *more = policy.split("_")
-    return first + "".join(part.title() for part in more)
 
 
 class ServedCluster(msgspec.Struct, frozen=True):
@@ -140,10 +114,11 @@ class ServedCluster(msgspec.Struct, frozen=True):
 
 
 class InstallConfig(msgspec.Struct, frozen=True):
-    """Everything the stack is built from; clusters sorted by name."""
+    """Everything the stack is built from; clusters sorted by name, and the file that says so."""
 
     document: InstallDocument
     clusters: tuple[ServedCluster, ...]
+    source: Document
 
     @property
     def networks(self) -> dict[str, tuple[ServedCluster, ...]]:
@@ -163,10 +138,35 @@ class InstallConfig(msgspec.Struct, frozen=True):
         clusters = tuple(cluster.settings for cluster in self.clusters)
         return Settings(clusters, self.document.cluster_metrics, otlp)
 
+    def refusal(self, where: Where, reason: str) -> InvalidInput:
+        """Return the error for a field of the file."""
+        return _refusal(self.source, where, reason)
 
-def own_node_role(cluster: str) -> str:
-    """By this name an EC2NodeClass asks for the node role that the stack makes."""
-    return f"shiplap-node-{cluster}"
+
+class FoundManifests(NamedTuple):
+    """The manifests at one path: as they are written, and as they were judged."""
+
+    documents: tuple[Document, ...]
+    report: ManifestReport
+
+    def node_classes(self) -> Iterator[tuple[Document, EC2NodeClass]]:
+        """EC2NodeClasses, with where they are written."""
+        for document in self.documents:
+            if document.data.get("kind") == "EC2NodeClass":
+                node_class, _ = decode(document.data, EC2NodeClass)
+                if node_class is not None:
+                    yield document, node_class
+
+
+class ReadInstall(NamedTuple):
+    """What a shiplap.yaml says: the install where nothing is wrong, else None and every problem.
+
+    `manifests` are those of its clusters, path by path; their problems are among the others.
+    """
+
+    install: InstallConfig | None
+    problems: tuple[InvalidInput, ...]
+    manifests: tuple[FoundManifests, ...]
 
 
 def in_group(name: str, group: str) -> str:
@@ -179,121 +179,213 @@ def read(path: Path) -> InstallConfig:
 
     Raises:
         InvalidInput: the file cannot be read or is not YAML.
-        InvalidManifests: it, or a manifest it refers to, says something wrong; holds all problems of that file.
+        InvalidManifests: it, or a manifest it refers to, says something wrong; holds all problems of all files.
     """
-    if not path.exists():
+    found = inspect_install(path)
+    if found.install is None:
+        raise InvalidManifests(found.problems)
+    return found.install
+
+
+def inspect_install(path: Path) -> ReadInstall:
+    """Read shiplap.yaml and the manifests of its clusters; what is wrong in them is reported, not raised.
+
+    Problems of the file come first, by line, then those of manifests. One kind hides no other kind: of a field that
+    cannot be read only what depends on it is left open.
+
+    Raises:
+        InvalidInput: the file cannot be read or is not YAML.
+    """
+    source = _document_in(path)
+    install, problems = decode(source.data, written_install())
+    refused = {where for where, _ in problems}
+    readable = install or _readable(source.data, refused)
+    folders = _ManifestFolders(path.parent)
+    in_manifests: list[InvalidInput] = []
+    if readable is not None:
+        problems += [each for each in _of_rules(readable, refused) if not _follows(each[0], refused)]
+        for index, cluster in enumerate(readable.clusters):
+            own = {where[2:] for where in refused if where[:2] == ("clusters", index)}
+            of_file, of_manifests = _problems_with_manifests(readable, cluster, folders, own)
+            problems += [(("clusters", index, *where), reason) for where, reason in of_file]
+            in_manifests += of_manifests
+    found = [*(_refusal(source, where, reason) for where, reason in problems), *in_manifests]
+    files = list(dict.fromkeys(each.source for each in found))
+    found.sort(key=lambda each: (files.index(each.source), each.line))
+    told = tuple({(each.source, each.line, each.what): each for each in reversed(found)}.values())[::-1]
+    if install is None or told:
+        return ReadInstall(None, told, folders.all)
+    clusters = (_served(cluster, install, folders) for cluster in install.clusters)
+    config = InstallConfig(install, tuple(sorted(clusters, key=lambda each: each.name)), source)
+    return ReadInstall(config, (), folders.all)
+
+
+def _document_in(path: Path) -> Document:
+    """The one document of a file. Raises InvalidInput."""
+    if not _is_there(path):
         wanted = "`shiplap init` writes a first one; or name another (--settings, or `npx cdk -c settings=PATH`)"
         raise InvalidInput(str(path), f"does not exist; {wanted}")
-    documents = read_documents(path)
-    if len(documents) != 1:
-        raise InvalidInput(str(path), f"expected one document, found {len(documents)}")
-    source = documents[0]
-    install, problems = decode(source.data, written_install())
-    if install is not None:
-        problems += _problems(install)
-    if install is None or problems:
-        refused = (_refusal(source, where, reason) for where, reason in problems)
-        raise InvalidManifests(sorted(refused, key=lambda each: each.line or 0))
-    clusters = [_cluster(source, index, install, path.parent) for index in range(len(install.clusters))]
-    return InstallConfig(install, tuple(sorted(clusters, key=lambda cluster: cluster.name)))
+    found = read_documents(path)
+    if len(found) != 1:
+        raise InvalidInput(str(path), f"expected one document, found {len(found)}")
+    return found[0]
 
 
-def refusal(path: Path, where: Where, reason: str) -> InvalidInput:
-    """Return the error for a field of the install that a shiplap.yaml describes."""
-    return _refusal(read_documents(path)[0], where, reason)
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # for example a name that is longer than file systems take
+        return False
 
 
-def _cluster(source: Document, index: int, install: InstallDocument, folder: Path) -> ServedCluster:
-    document = install.clusters[index]
-    default_access = "none" if document.endpoint else "entry"
-    written = msgspec.structs.replace(document, access=document.access or default_access)
-    network = document.vpc.name if document.vpc else ""
+def _readable(data: Mapping[str, Any], refused: set[Where]) -> InstallDocument | None:
+    """The install of what can be read beside refused fields, which it adds to; None where nothing can.
+
+    Names that are missing are empty. A part that lacks what it requires is left out with the list that it stands in.
+    """
+    while True:
+        kept = _without(data, refused, ())
+        clusters = [{"name": "", "manifests": "", **each} for each in kept.get("clusters", ())]
+        install, problems = decode({"region": "", **kept, "clusters": clusters}, written_install())
+        lacking = {where[:-1] for where, reason in problems if reason == MISSING} - refused
+        if install is not None or not lacking:
+            return install
+        refused |= lacking
+
+
+def _without(value: Any, refused: Collection[Where], here: Where) -> Any:
+    """A value without what stands at refused places; lists keep their length or go as a whole, clusters are emptied."""
+    if isinstance(value, dict):
+        inner = {
+            key: _without(item, refused, (*here, key)) for key, item in value.items() if (*here, key) not in refused
+        }
+        return {key: item for key, item in inner.items() if item is not None}
+    if isinstance(value, list):
+        gone = [(*here, place) in refused for place in range(len(value))]
+        if any(gone) and here != ("clusters",):
+            return None
+        return [{} if gone[place] else _without(item, refused, (*here, place)) for place, item in enumerate(value)]
+    return value
+
+
+def _of_rules(install: InstallDocument, refused: Collection[Where]) -> Iterator[Problem]:
+    """What rules say. Networks are compared with each other: one that cannot be read says nothing of the others."""
+    unread = any(where[:1] == ("clusters",) and where[2:3] == ("vpc",) for where in refused)
+    for where, reason in install_problems(install):
+        if not (unread and where[2:] == ("vpc",)):
+            yield where, reason
+
+
+def _follows(where: Where, refused: Collection[Where]) -> bool:
+    """True if a problem is of something that is refused already, or of what was left without it."""
+    return any(where[: len(other)] == other or other[: len(where)] == where for other in refused)
+
+
+class _ManifestFolders:
+    """Manifests by their path as shiplap.yaml writes it; each is read once."""
+
+    def __init__(self, folder: Path) -> None:
+        """Args: folder: that of shiplap.yaml."""
+        self._folder = folder
+        self._read: dict[str, FoundManifests] = {}
+
+    def path(self, written: str) -> Path:
+        return self._folder / written
+
+    def read(self, written: str) -> FoundManifests:
+        if written not in self._read:
+            found = find_documents([self.path(written)])
+            self._read[written] = FoundManifests(found.ours, inspect_documents(found, FoundDocuments(())))
+        return self._read[written]
+
+    @property
+    def all(self) -> tuple[FoundManifests, ...]:
+        return tuple(self._read.values())
+
+
+def _problems_with_manifests(
+    install: InstallDocument, cluster: ClusterDocument, folders: _ManifestFolders, refused: Collection[Where]
+) -> tuple[list[Problem], list[InvalidInput]]:
+    """What is wrong between a cluster and its manifests: with fields of the cluster, and in the manifests.
+
+    `refused` are fields of the cluster that cannot be read.
+    """
+    where: Where = ("manifests",)
+    if not cluster.manifests or _follows(where, refused):
+        return [], []
+    path = folders.path(cluster.manifests)
+    if cluster.reads_cluster:
+        reason = f"means the API server, and {path} exists: write ./{LIVE} for it, or move it away"
+        return [(where, reason)] if _is_there(path) else [], []
+    if not _is_there(path):
+        return [(where, f"{path} does not exist")], []
+    found = folders.read(cluster.manifests)
+    misfits = [] if found.report.problems else list(_misfits(cluster, found.report.manifests))
+    rules = [*found.report.problems, *_unwelcome_annotations(install, found.documents)]
+    if ("name",) not in refused:
+        rules += _roles_that_iam_cannot_have(cluster.name, found)
+    if exists(install.region):
+        rules += _other_partitions(install.region, found)
+    if _access(cluster) == "entry":
+        rules += _roles_of_two_systems(found)
+    return [each for each in misfits if not _follows(each[0], refused)], rules
+
+
+def _served(document: ClusterDocument, install: InstallDocument, folders: _ManifestFolders) -> ServedCluster:
+    """A cluster that nothing is wrong with."""
     shared = set(ClusterSettings.__struct_fields__) & set(ClusterDocument.__struct_fields__)
     values: dict[str, Any] = {field: getattr(document, field) for field in shared}
+    network = document.vpc.name if document.vpc else ""
     values |= {"region": install.region, "install": install.name, "network": network}
     found = (
         part.settings_of(getattr(document, name, None), getattr(install, name, None)) for name, part in documents()
     )
     values["policies"] = chosen(*(item for item in found if item is not None))
-    manifests_path = folder / document.manifests
     if document.reads_cluster:
-        if manifests_path.exists():
-            reason = f"means the API server, and {manifests_path} exists: write ./{LIVE} for it, or move it away"
-            raise _refusal(source, ("clusters", index, "manifests"), reason)
         values |= {"live_manifests": True, "allowed": document.allowed, "manifests": Manifests()}
-        return ServedCluster(written, ClusterSettings(**values))
-    if not manifests_path.exists():
-        raise _refusal(source, ("clusters", index, "manifests"), f"{manifests_path} does not exist")
-    values["manifests"] = load_manifests([manifests_path])
-    _refuse_misfits(source, index, document, values["manifests"])
-    _refuse_roles_that_iam_cannot_have(manifests_path, document.name)
-    _refuse_other_partitions(manifests_path, install.region)
-    for name, part in of_installs():
-        _refuse_annotations(manifests_path, part.unwelcome(getattr(install, name)))
-    if written.access == "entry":
-        _refuse_roles_of_two_systems(manifests_path)
+    else:
+        values["manifests"] = folders.read(document.manifests).report.manifests
+    written = msgspec.structs.replace(document, access=_access(document))
     return ServedCluster(written, ClusterSettings(**values))
 
 
-def _refuse_misfits(source: Document, index: int, document: ClusterDocument, manifests: Manifests) -> None:
-    """Raises InvalidManifests for what optional features name and the manifests do not have."""
-    problems = [
-        _refusal(source, ("clusters", index, _key(name), *field), reason)
-        for name, part in of_clusters()
-        for field, reason in part.misfits(getattr(document, name), manifests)
-    ]
-    if problems:
-        raise InvalidManifests(problems)
+def _access(cluster: ClusterDocument) -> str:
+    return cluster.access or ("none" if cluster.endpoint else "entry")
 
 
-def _node_classes(manifests: Path) -> Iterator[tuple[Document, EC2NodeClass]]:
-    """EC2NodeClasses, with where they are written."""
-    for document in find_documents([manifests]).ours:
-        if document.data.get("kind") == "EC2NodeClass":
-            node_class, _ = decode(document.data, EC2NodeClass)
-            if node_class is not None:
-                yield document, node_class
+def _misfits(cluster: ClusterDocument, manifests: Manifests) -> Iterator[Problem]:
+    """What optional features name and the manifests do not have."""
+    for name, part in of_clusters():
+        for field, reason in part.misfits(getattr(cluster, name), manifests):
+            yield (key_of(name), *field), reason
 
 
-def _with_role(manifests: Path) -> Iterator[tuple[Document, EC2NodeClass]]:
-    return ((document, item) for document, item in _node_classes(manifests) if item.spec.role)
+def _unwelcome_annotations(install: InstallDocument, found: Collection[Document]) -> Iterator[InvalidInput]:
+    """NodePools with annotations that an optional feature does not bear."""
+    for name, part in of_installs():
+        unwelcome = part.unwelcome(getattr(install, name))
+        for document in found if unwelcome else ():
+            metadata = document.data.get("metadata")
+            annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+            for annotation, reason in unwelcome.items():
+                if document.data.get("kind") == "NodePool" and annotation in (annotations or ()):
+                    yield _in_manifest(document, ("metadata", "annotations", annotation), reason)
 
 
-def _refuse_annotations(manifests: Path, unwelcome: Mapping[str, str]) -> None:
-    """Raises InvalidManifests for NodePools with annotations that an optional feature does not bear."""
-    documents = find_documents([manifests]).ours if unwelcome else ()
-    problems = [
-        _refusal(document, ("metadata", "annotations", name), reason)
-        for document in documents
-        if document.data.get("kind") == "NodePool"
-        for name, reason in unwelcome.items()
-        if name in ((document.data.get("metadata") or {}).get("annotations") or {})
-    ]
-    if problems:
-        raise InvalidManifests(problems)
+def _roles_that_iam_cannot_have(cluster: str, found: FoundManifests) -> Iterator[InvalidInput]:
+    """Roles under no name of IAM's; the one that the stack makes may be asked for by a longer name."""
+    for document, item in found.node_classes():
+        role = item.spec.role
+        if role and role != own_node_role(cluster) and not is_role_name(role):
+            yield _in_manifest(document, ("spec", "role"), not_a_role(role))
 
 
-def _refuse_roles_that_iam_cannot_have(manifests: Path, cluster: str) -> None:
-    """Raises InvalidManifests; the role that the stack makes may be asked for by a name that is longer than IAM's."""
-    problems = [
-        _refusal(document, ("spec", "role"), not_a_role(item.spec.role))
-        for document, item in _with_role(manifests)
-        if item.spec.role != own_node_role(cluster) and not is_role_name(item.spec.role)
-    ]
-    if problems:
-        raise InvalidManifests(problems)
-
-
-def _refuse_other_partitions(manifests: Path, region: str) -> None:
-    """Raises InvalidManifests for keys and parameters that EC2NodeClasses name by ARNs of another partition."""
-    problems = [
-        _refusal(document, where, reason)
-        for document, item in _node_classes(manifests)
-        for where, name in _named_in(item)
-        if (reason := _other_partition(name, region))
-    ]
-    if problems:
-        raise InvalidManifests(problems)
+def _other_partitions(region: str, found: FoundManifests) -> Iterator[InvalidInput]:
+    """Keys and parameters that EC2NodeClasses name by ARNs of another partition."""
+    for document, item in found.node_classes():
+        for where, name in _named_in(item):
+            if reason := other_partition(name, region):
+                yield _in_manifest(document, where, reason)
 
 
 def _named_in(node_class: EC2NodeClass) -> Iterator[tuple[Where, str]]:
@@ -305,12 +397,12 @@ def _named_in(node_class: EC2NodeClass) -> Iterator[tuple[Where, str]]:
             yield ("spec", "blockDeviceMappings", index, "ebs", "kmsKeyID"), device.ebs.kms_key_id or ""
 
 
-def _refuse_roles_of_two_systems(manifests: Path) -> None:
-    """Raises InvalidManifests for each role that Windows and Linux nodes would share: it has one access entry."""
+def _roles_of_two_systems(manifests: FoundManifests) -> Iterator[InvalidInput]:
+    """Each role that Windows and Linux nodes would share: it has one access entry."""
     found: dict[str, dict[bool, tuple[Document, EC2NodeClass]]] = {}
-    for document, node_class in _with_role(manifests):
-        found.setdefault(node_class.spec.role, {}).setdefault(_is_windows(node_class), (document, node_class))
-    problems = []
+    for document, node_class in manifests.node_classes():
+        if node_class.spec.role:
+            found.setdefault(node_class.spec.role, {}).setdefault(_is_windows(node_class), (document, node_class))
     where: Where = ("spec", "role")
     for role, by_system in found.items():
         if len(by_system) == 2:
@@ -319,9 +411,7 @@ def _refuse_roles_of_two_systems(manifests: Path) -> None:
             reason = (
                 f"{role!r} is for Windows here and for Linux in {other}; an access entry is of one type: use two roles"
             )
-            problems.append(_refusal(windows, where, reason))
-    if problems:
-        raise InvalidManifests(problems)
+            yield _in_manifest(windows, where, reason)
 
 
 def _is_windows(node_class: EC2NodeClass) -> bool:
@@ -332,188 +422,6 @@ def _refusal(source: Document, where: Where, reason: str) -> InvalidInput:
     return InvalidInput(source.source, reason, field=field_name(where), line=source.line_of(where))
 
 
-def _problems(install: InstallDocument) -> Iterator[Problem]:
-    yield from _region_problems(install)
-    if install.log_retention_days not in LOG_RETENTION_DAYS:
-        yield ("logRetentionDays",), f"must be one of {', '.join(map(str, LOG_RETENTION_DAYS))}"
-    if install.alarm_topic.startswith("arn:") and install.alarm_topic.split(":")[3:4] != [install.region]:
-        yield ("alarmTopic",), f"{install.alarm_topic!r} is not the ARN of an SNS topic in {install.region}"
-    if install.otlp is not None:
-        yield from ((("otlp", field), reason) for field, reason in _otlp_problems(install.otlp))
-    yield from _problems_of_features(install)
-    if not install.clusters:
-        yield ("clusters",), "must name at least one cluster"
-    for index, cluster in enumerate(install.clusters):
-        where = ("clusters", index)
-        if cluster.name in [other.name for other in install.clusters[:index]]:
-            yield (*where, "name"), f"{cluster.name!r} is named twice"
-        yield from (((*where, "vpc"), reason) for reason in _network_problems(install, index))
-        yield from (((*where, field), reason) for field, reason in _cluster_problems(cluster))
-        yield from (((*where, *field), reason) for field, reason in _problems_of_parts(cluster))
-
-
-def _region_problems(install: InstallDocument) -> Iterator[Problem]:
-    """Of the Region itself, and of what it lacks and the file asks for."""
-    region = install.region
-    if not exists(region):
-        near = f"the nearest are {', '.join(names)}" if (names := nearest(region)) else "for example eu-west-1"
-        newer = f"if AWS has opened it since, install a newer botocore than {botocore.__version__}"
-        yield ("region",), f"{region!r} is not a Region, {near}; {newer}"
-        return
-    asked: tuple[tuple[Where, bool, Feature], ...] = (
-        (("snapStart",), install.snap_start, Feature.SNAP_START),
-        (("tracing",), install.tracing, Feature.TRACING),
-        *_needs_of_features(install),
-    )
-    for where, is_asked, feature in asked:
-        if is_asked and (row := gap(region, feature)):
-            yield where, f"{region} lacks {feature} ({row.source}): leave it out"
-
-    for where, name in _named_resources(install):
-        if reason := _other_partition(name, region):
-            yield where, reason
-
-
-def _named_resources(install: InstallDocument) -> Iterator[tuple[Where, str]]:
-    """Yield the names in the file that are ARNs, or may be: each with its field."""
-    yield ("alarmTopic",), install.alarm_topic
-    yield ("permissionsBoundary",), install.permissions_boundary
-    if install.otlp is not None:
-        yield ("otlp", "headersSecret"), install.otlp.headers_secret
-    for index, cluster in enumerate(install.clusters):
-        where: Where = ("clusters", index)
-        yield (*where, "kubeconfigSecret"), cluster.kubeconfig_secret
-        yield from (((*where, "volumeKeys"), key) for key in cluster.volume_keys)
-        yield from (((*where, "imageParameters"), name) for name in cluster.image_parameters)
-
-
-def _other_partition(name: str, region: str) -> str:
-    """Return why an ARN cannot be used in a Region: partitions know nothing of each other; empty for anything else."""
-    named, own = name.split(":")[1:2], partition_of(region)
-    if not name.startswith("arn:") or named == [own]:
-        return ""
-    return f"{name!r} is of another partition than {region}: name one that begins with arn:{own}:"
-
-
-def _needs_of_features(install: InstallDocument) -> Iterator[tuple[Where, bool, Feature]]:
-    """Yield what optional features need of the Region by their keys of the install."""
-    for name, part in of_installs():
-        yield from (((_key(name), *field), True, feature) for field, feature in part.needs(getattr(install, name)))
-
-
-def _problems_of_parts(cluster: ClusterDocument) -> Iterator[Problem]:
-    """Of the parts of a cluster that check themselves."""
-    parts: dict[str, Iterable[Problem]] = {
-        "podTopologySpread": cluster.pod_topology_spread.problems(),
-        "claimRules": rule_problems(cluster.claim_rules),
-        "disruption": cluster.disruption.problems(),
-        "repairPolicies": policy_problems(cluster.repair_policies),
-    }
-    parts |= {_key(name): document.problems(getattr(cluster, name)) for name, document in of_clusters()}
-    for name, problems in parts.items():
-        yield from (((name, *field), reason) for field, reason in problems)
-
-
-def _problems_of_features(install: InstallDocument) -> Iterator[Problem]:
-    """Of the keys of the install that optional features have."""
-    for name, part in of_installs():
-        wrong = part.problems_of_install(getattr(install, name), f"{install.region}/{install.name}")
-        yield from (((_key(name), *field), reason) for field, reason in wrong)
-
-
-def _otlp_problems(otlp: OtlpDocument) -> Iterator[tuple[str, str]]:
-    address = _address(otlp.endpoint)
-    if address.scheme != "https" or not address.hostname:
-        yield "endpoint", f"{otlp.endpoint!r} is not an address, for example https://collector.example.com/v1/metrics"
-    if address.username is not None or address.query:
-        yield "endpoint", "must hold no password and no query: put a token into the secret of `headersSecret`"
-
-
-def _network_problems(install: InstallDocument, index: int) -> Iterator[str]:
-    cluster = install.clusters[index]
-    name = _network_name(cluster)
-    if name in _RESERVED_NAMES:
-        yield f"the name {name!r} is taken: it is part of the names of queues and functions"
-    if index == 0 and all(_network_name(other) for other in install.clusters):
-        yield "one network of an install goes without a name: leave `name` out for its clusters"
-    first = next(other for other in install.clusters if _network_name(other) == name)
-    if cluster.vpc != first.vpc:
-        which = f"network {name!r}" if name else "network without a name"
-        yield f"the {which} is that of {first.name!r}; give this one a name of its own, `vpc: {{name: …}}`"
-
-
-def _network_name(cluster: ClusterDocument) -> str:
-    return cluster.vpc.name if cluster.vpc else ""
-
-
-def _cluster_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
-    if not 0 <= cluster.vm_memory_overhead_percent < 1:
-        reason = "must be a fraction from 0 to less than 1, for example 0.075"
-        yield "vmMemoryOverheadPercent", f"{cluster.vm_memory_overhead_percent!r} {reason}"
-    endpoint = _address(cluster.endpoint)
-    if cluster.endpoint and (endpoint.scheme not in ("https", "http") or not endpoint.hostname):
-        yield "endpoint", f"{cluster.endpoint!r} is not an address, for example https://10.0.0.10"
-    elif endpoint.scheme == "http" and endpoint.hostname not in _LOOPBACK:
-        yield "endpoint", "must be https, unless the cluster runs on this machine"
-    if cluster.token and endpoint.hostname not in _LOOPBACK:
-        yield "token", "a token in a file is readable by many; it is only for a cluster on this machine"
-    yield from _secret_problems(cluster)
-    yield from _control_plane_problems(cluster)
-    wrong = [role for role in cluster.node_roles if not is_role_name(role)]
-    yield from (("nodeRoles", not_a_role(role)) for role in wrong if role != own_node_role(cluster.name))
-    yield from _bound_problems(cluster)
-
-
-def _address(text: str) -> SplitResult:
-    """The parts of an address; those of an empty one where it is none."""
-    try:
-        parts = urlsplit(text)
-        _ = parts.port  # raises where it is no port
-    except ValueError:
-        return urlsplit("")
-    return parts
-
-
-def _control_plane_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
-    """Of what nodes of a cluster outside EKS are told."""
-    try:
-        b64decode(cluster.certificate_authority, validate=True)
-    except ValueError:
-        yield "certificateAuthority", "is not a certificate in base64, as a kubeconfig has it"
-    try:
-        ip_network(cluster.service_cidr or "0.0.0.0/0")
-    except ValueError:
-        yield "serviceCIDR", f"{cluster.service_cidr!r} is not a range of addresses, for example 10.100.0.0/16"
-
-
-_ONLY_LIVE = (
-    ("instanceProfiles", "instance_profiles"),
-    ("imageParameters", "image_parameters"),
-    ("volumeSnapshots", "volume_snapshots"),
-    ("subnets", "subnets"),
-    ("securityGroups", "security_groups"),
-    ("imageOwners", "image_owners"),
-    ("capacityReservations", "capacity_reservations"),
-    ("placementGroups", "placement_groups"),
-)
-
-
-def _bound_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
-    """Of what EC2NodeClasses in a cluster may name."""
-    if not cluster.reads_cluster:
-        for written, field in _ONLY_LIVE:
-            if getattr(cluster, field):
-                yield written, "bounds the manifests of a cluster: it is only for `manifests: cluster`"
-        return
-    namespace, _, name = cluster.karpenter_lease.partition("/")
-    if not (namespace and name):
-        yield "karpenterLease", f"{cluster.karpenter_lease!r} is not NAMESPACE/NAME of a Lease"
-
-
-def _secret_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
-    if not cluster.kubeconfig_secret:
-        return
-    if not cluster.endpoint:
-        yield "kubeconfigSecret", "is for a cluster outside EKS: give its `endpoint` too, which nodes are told"
-    if cluster.token:
-        yield "token", "the secret's kubeconfig says who enters: leave `token` out"
+def _in_manifest(document: Document, where: Where, reason: str) -> InvalidInput:
+    line = document.line_of(where)
+    return InvalidInput(document.source, reason, document=document.name, field=field_name(where), line=line)

@@ -119,7 +119,8 @@ class ClusterDocument(_Part, frozen=True):
         str,
         _key(
             "NodePools, EC2NodeClasses and NodeOverlays: a file or folder, relative to this file; or `cluster`: the "
-            "objects of the API server, whose EC2NodeClasses may name only what the lists of this cluster hold."
+            "objects of the API server, whose EC2NodeClasses may name only what the lists of this cluster hold.",
+            shortest=1,
         ),
     ]
     access: Annotated[
@@ -209,7 +210,9 @@ class ClusterDocument(_Part, frozen=True):
         float,
         _key(
             "Share of memory that the hypervisor keeps, as a fraction.",
-            schema={"minimum": 0, "exclusiveMaximum": 1},
+            least=0,
+            below=1,
+            form="a fraction, for example 0.075",
         ),
     ] = 0.075
     reserved_enis: Annotated[int, _key("Network interfaces that pods cannot use.", least=0)] = msgspec.field(
@@ -340,7 +343,7 @@ class InstallDocument(_Part, frozen=True):
         _key("Twelve digits, in quotes; the caller's account without.", pattern=_whole(r"|\d{12}"), form="12 digits"),
     ] = ""
     log_retention_days: Annotated[
-        int, _key("Days that CloudWatch keeps logs of functions.", schema={"enum": list(LOG_RETENTION_DAYS)})
+        int, _key("Days that CloudWatch keeps logs of functions.", one_of=LOG_RETENTION_DAYS)
     ] = 30
     record_retention_days: Annotated[
         int,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from aws_cdk import DefaultStackSynthesizer
 
-from shiplap_cdk.install_document import read
+from shiplap_cdk.install_document import InstallConfig
 from shiplap_cdk.region_differences import left_out
 from shiplap_cdk.shipped_files import shipped
 from shiplap_cdk.synthesis import synthesise
@@ -43,18 +43,17 @@ BUCKET = "shiplap-assets-${AWS::AccountId}-${AWS::Region}"
 """The bucket unless another is named: CloudFormation fills in where it deploys."""
 
 
-def write_template(settings: Path, folder: Path, bucket: str = "") -> WrittenTemplate:
+def write_template(install: InstallConfig, folder: Path, bucket: str = "") -> WrittenTemplate:
     """Write `template.json`, `assets/` and the RBAC manifests; what else the folder holds stays.
 
     `bucket` may hold `${AWS::AccountId}` and `${AWS::Region}`, which CloudFormation fills in. Without it, it is that of
     the bootstrap whose qualifier shiplap.yaml names, else BUCKET.
 
     Raises:
-        InvalidInput: shiplap.yaml or a manifest says something wrong.
-        InvalidManifests: the same, or the stack would exceed quotas.
+        InvalidManifests: the stack would exceed quotas.
         ShiplapError: a layer cannot be built, or the CDK refuses the stack.
     """
-    document = read(settings).document
+    document = install.document
     qualifier = document.bootstrap_qualifier
     bootstrapped = f"cdk-{qualifier}-assets-${{AWS::AccountId}}-${{AWS::Region}}" if qualifier else BUCKET
     bucket = bucket or bootstrapped
@@ -62,7 +61,7 @@ def write_template(settings: Path, folder: Path, bucket: str = "") -> WrittenTem
         synthesizer = DefaultStackSynthesizer(
             file_assets_bucket_name=bucket, bucket_prefix="", generate_bootstrap_version_rule=False
         )
-        assembly = synthesise(settings, outdir=work, default_stack_synthesizer=synthesizer)
+        assembly = synthesise(install, outdir=work, default_stack_synthesizer=synthesizer)
         (listed,) = assembly.glob("*.assets.json")
         stack = listed.name.removesuffix(".assets.json")
         folder.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ from shiplap.printable import printable
 from shiplap_cdk import quotas
 from shiplap_cdk.artifacts import layers
 from shiplap_cdk.artifacts.layers import Artifacts
-from shiplap_cdk.install_document import InstallConfig, read, refusal
+from shiplap_cdk.install_document import InstallConfig, read
 from shiplap_cdk.stack import ShiplapStack
 from shiplap_cdk.stack_values import WITHOUT_MAPPING
 
@@ -44,7 +44,7 @@ FLAGS: Mapping[str, Any] = {
 
 
 def build(
-    settings: Path,
+    install: InstallConfig,
     *,
     local: bool = False,
     endpoints: Mapping[str, str] | None = None,
@@ -53,10 +53,9 @@ def build(
     """The app of one install, not yet synthesised.
 
     Raises:
-        InvalidInput: shiplap.yaml, a manifest or the context says something wrong.
+        InvalidInput: the context says something wrong.
         ShiplapError: a layer cannot be built.
     """
-    install = read(settings)
     target = layers.HERE if local else layers.LAMBDA
     artifacts = Artifacts.built(install.settings(), target)
     qualifier = install.document.bootstrap_qualifier
@@ -85,28 +84,28 @@ def build(
     return tree
 
 
-def synthesise(settings: Path, **app: Any) -> Path:
+def synthesise(install: InstallConfig, **app: Any) -> Path:
     """Synthesise the app of one install, as `build`, and hold it against AWS's quotas; returns the assembly's folder.
 
     Raises:
-        InvalidInput: shiplap.yaml or a manifest says something wrong.
-        InvalidManifests: the same, or the stack would exceed quotas.
+        InvalidInput: the context says something wrong.
+        InvalidManifests: the stack would exceed quotas.
         ShiplapError: a layer cannot be built, or the CDK refuses the stack.
     """
     # The CDK's own validation would report before the quotas do, by logical ids; the tests of the templates use it.
     quiet: dict[str, Any] = {"builtin_cloud_formation_validation": False}
     try:
-        folder = Path(build(settings, **quiet, **app).synth().directory)
+        folder = Path(build(install, **quiet, **app).synth().directory)
     except (JSIIError, RuntimeError) as error:
         raise ShiplapError(f"the CDK refuses the stack: {str(error).strip().partition(chr(10))[0]}") from error
     files = {path.name.partition(".")[0]: path for path in sorted(folder.glob("*.template.json"))}
     templates = {name: json.loads(path.read_text()) for name, path in files.items()}
     target = layers.HERE if app.get("local") else layers.LAMBDA
-    artifacts = Artifacts.built(read(settings).settings(), target)
+    artifacts = Artifacts.built(install.settings(), target)
     code = {name: layer.path for name, layer in artifacts._asdict().items()}
     reasons = [*quotas.exceeded(templates), *quotas.too_long(files), *quotas.too_large(code)]
     if reasons:
-        raise InvalidManifests([refusal(settings, ("clusters",), reason) for reason in reasons])
+        raise InvalidManifests([install.refusal(("clusters",), reason) for reason in reasons])
     return folder
 
 
@@ -121,7 +120,7 @@ def main() -> int:
     local = context.try_get_context("stage") == "local"
     endpoints = context.try_get_context("endpoints") if local else None
     try:
-        synthesise(settings, local=local, endpoints=json.loads(endpoints) if endpoints else None)
+        synthesise(read(settings), local=local, endpoints=json.loads(endpoints) if endpoints else None)
     except InvalidManifests as error:
         for problem in error.problems:
             print(printable(str(problem)), file=sys.stderr)  # noqa: T201

@@ -12,6 +12,7 @@ _UNKNOWN = f"AWS does not know these credentials: {_LOG_IN}; {_WHO_ASKS}"
 _MISSING = f"the permission named is missing; docs/explanation/security.md lists what each command reads; {_WHO_ASKS}"
 _NOT_HERE = f"it is not in this account and region: check AWS_PROFILE and AWS_REGION; {_WHO_ASKS}"
 _UNREACHED = "AWS was not reached: check AWS_REGION, the network and any proxy"
+_NO_PROFILE = "no such profile: `aws configure list-profiles` lists them"
 _BY_CODE = {
     **dict.fromkeys(("NoCredentials", "NoCredentialsError", "PartialCredentialsError"), _NONE),
     **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"), _EXPIRED),
@@ -22,7 +23,7 @@ _BY_CODE = {
     **dict.fromkeys(("ResourceNotFoundException", "NoSuchBucket", "404"), _NOT_HERE),
     **dict.fromkeys(("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError"), _UNREACHED),
     **dict.fromkeys(("ProxyConnectionError", "SSLError"), _UNREACHED),
-    "ProfileNotFound": "no such profile: `aws configure list-profiles` lists them",
+    "ProfileNotFound": _NO_PROFILE,
     "NoRegionError": "set AWS_REGION to the install's region",
     "InvalidRegionError": "name a Region such as eu-west-1 by --region or AWS_REGION",
 }
@@ -32,14 +33,17 @@ _BY_CODE = {
 def with_hint(error: ShiplapError) -> str:
     """The error, and what would help where that is known."""
     text = str(error)
-    hint = _hint(error)
+    hint = remedy(error) if isinstance(error, AwsError | StoreError) else ""
     return text if not hint or hint in text else f"{text.rstrip('.')}; {hint}"
 
 
-def _hint(error: ShiplapError) -> str:
+def says_nobody_can_ask(hint: str) -> bool:
+    """True for the remedy of a mistake for which AWS answers nothing at all: without credentials it may use."""
+    return hint in (_NONE, _EXPIRED, _UNKNOWN, _NO_PROFILE)
+
+
+def remedy(error: Exception) -> str:
     """The remedy by the service's code or the name of botocore's exception, of the error or of its cause."""
-    if not isinstance(error, AwsError | StoreError):
-        return ""
     cause: BaseException | None = error
     while cause is not None:
         response = getattr(cause, "response", None)

@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from shiplap.errors import ShiplapError
+from shiplap.errors import InvalidManifests, ShiplapError
 from shiplap_cli.hints import with_hint
 from shiplap_cli.lazy_commands import shiplap_command
 from shiplap_cli.output import fail
@@ -32,13 +32,14 @@ def run(arguments: list[str]) -> int:
 
 
 def _answer(arguments: list[str]) -> int:
-    """Run a command line; whatever goes wrong becomes one line and an exit code."""
+    """Run a command line; whatever goes wrong becomes an exit code, and a line for each problem."""
     try:
         code = _invoke(arguments or ["--help"])
         sys.stdout.flush()
         return code
     except ShiplapError as error:
-        fail(with_hint(error))
+        for problem in error.problems if isinstance(error, InvalidManifests) else (error,):
+            fail(with_hint(problem))
         return 2
     except BrokenPipeError:  # the reader, for example `head`, has seen enough
         return _left()

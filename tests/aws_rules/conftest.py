@@ -32,8 +32,9 @@ def assembly(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     # Read when the CDK's binding is imported.
     os.environ.setdefault("JSII_NODE", str(executable))
     os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+    from shiplap_cdk.install_document import read  # noqa: PLC0415 - as above
     from shiplap_cdk.synthesis import build  # noqa: PLC0415 - as above
 
     folder = tmp_path_factory.mktemp(request.param)
     path = installs.write(folder, _INSTALLS[request.param](folder))
-    return templates(Path(build(path, outdir=str(folder / "cdk.out")).synth().directory))
+    return templates(Path(build(read(path), outdir=str(folder / "cdk.out")).synth().directory))

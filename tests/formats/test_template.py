@@ -16,6 +16,7 @@ from tests.infra.synthesised import INSTALL
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
+from shiplap_cdk.install_document import read
 from shiplap_cdk.synthesis import build
 
 Resource = dict[str, Any]
@@ -25,7 +26,7 @@ Resource = dict[str, Any]
 def resources(tmp_path_factory: pytest.TempPathFactory) -> list[Resource]:
     """Of the stack and those inside it, without code: layers are made for this machine."""
     folder = tmp_path_factory.mktemp("cdk.out")
-    build(INSTALL, local=True, outdir=str(folder)).synth()
+    build(read(INSTALL), local=True, outdir=str(folder)).synth()
     found = [json.loads(path.read_text())["Resources"] for path in sorted(folder.glob("*.template.json"))]
     return [item for part in found for item in part.values()]
 

@@ -24,9 +24,10 @@ def layers_built() -> None:
 
 @pytest.fixture(scope="session")
 def app(tmp_path_factory: pytest.TempPathFactory) -> App:
+    from shiplap_cdk.install_document import read  # noqa: PLC0415 - as above
     from shiplap_cdk.synthesis import build  # noqa: PLC0415 - as above
 
-    return build(INSTALL, outdir=str(tmp_path_factory.mktemp("cdk.out")))
+    return build(read(INSTALL), outdir=str(tmp_path_factory.mktemp("cdk.out")))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from shiplap_cdk.install_document import read
 from shiplap_cdk.synthesis import build
 from tests.aws_rules import cloud_assembly
 from tests.permissions.roles import Roles
@@ -28,4 +29,6 @@ def written(folder: Path, text: str) -> Path:
 
 
 def roles_of(path: Path) -> Roles:
-    return Roles(cloud_assembly.templates(Path(build(path, outdir=str(path.parent / "cdk.out")).synth().directory)))
+    return Roles(
+        cloud_assembly.templates(Path(build(read(path), outdir=str(path.parent / "cdk.out")).synth().directory))
+    )

@@ -20,11 +20,12 @@ def template_with(folder: Path, line: str) -> Template:
     """The stack of the test's install with one more line in its shiplap.yaml."""
     from aws_cdk.assertions import Template  # noqa: PLC0415 - the CDK's binding starts Node.js when it is imported
 
+    from shiplap_cdk.install_document import read  # noqa: PLC0415 - as above
     from shiplap_cdk.synthesis import build  # noqa: PLC0415 - as above
 
     settings = folder / "shiplap.yaml"
     settings.write_text(INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/") + f"{line}\n")
-    return Template.from_stack(build(settings, outdir=str(folder / "cdk.out")).node.find_child("Shiplap"))
+    return Template.from_stack(build(read(settings), outdir=str(folder / "cdk.out")).node.find_child("Shiplap"))
 
 
 def resources(template: Template, type_: str) -> dict[str, Resource]:

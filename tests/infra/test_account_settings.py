@@ -14,6 +14,7 @@ from tests.aws_rules import installs
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
+from shiplap_cdk.install_document import read
 from shiplap_cdk.synthesis import build
 from shiplap_cli.main import run
 
@@ -32,7 +33,9 @@ def written(folder: Path, **fields: Any) -> Path:
 
 
 def templates(folder: Path, **fields: Any) -> list[dict[str, Any]]:
-    app = build(written(folder, **fields), outdir=str(folder / "cdk.out"), builtin_cloud_formation_validation=False)
+    app = build(
+        read(written(folder, **fields)), outdir=str(folder / "cdk.out"), builtin_cloud_formation_validation=False
+    )
     assembly = Path(app.synth().directory)
     return [json.loads(path.read_text()) for path in sorted(assembly.glob("*.template.json"))]
 

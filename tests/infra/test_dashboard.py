@@ -15,6 +15,7 @@ pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 from aws_cdk.assertions import Template
 
 from shiplap_cdk.constructs.dashboard import LABELS, MOST_LINES, MOST_METRICS
+from shiplap_cdk.install_document import read
 from shiplap_cdk.synthesis import build
 from tests.infra.written_dashboards import ROOT, written
 
@@ -155,7 +156,7 @@ def test_ceilings_are_shown_where_they_are_written(tmp_path: Path, widgets: list
     text = INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
     install.write_text(text + "ceilings: [{monthly: 500}]\n")
 
-    app = build(install, outdir=str(tmp_path / "cdk.out"))
+    app = build(read(install), outdir=str(tmp_path / "cdk.out"))
     template = Template.from_stack(app.node.find_child("Shiplap"))
     (dashboard,) = template.find_resources("AWS::CloudWatch::Dashboard").values()
     body = json.dumps(dashboard["Properties"]["DashboardBody"])
@@ -168,7 +169,7 @@ def test_without_a_dashboard_none_is_made(tmp_path: Path) -> None:
     install = tmp_path / "shiplap.yaml"
     install.write_text(INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/") + "dashboard: false\n")
 
-    app = build(install, outdir=str(tmp_path / "cdk.out"))
+    app = build(read(install), outdir=str(tmp_path / "cdk.out"))
 
     template = Template.from_stack(app.node.find_child("Shiplap"))
     assert not template.find_resources("AWS::CloudWatch::Dashboard")
@@ -243,7 +244,7 @@ def test_without_a_topic_alarms_only_show(tmp_path: Path) -> None:
     text = INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
     install.write_text("".join(line for line in text.splitlines(keepends=True) if "alarmTopic" not in line))
 
-    app = build(install, outdir=str(tmp_path / "cdk.out"))
+    app = build(read(install), outdir=str(tmp_path / "cdk.out"))
 
     found = Template.from_stack(app.node.find_child("Shiplap")).find_resources("AWS::CloudWatch::Alarm")
     assert found

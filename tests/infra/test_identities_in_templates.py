@@ -24,13 +24,14 @@ LINUX, WINDOWS = "al2023@latest", "windows2022@latest"
 
 def identity(folder: Path, role: str, alias: str, more: str = "") -> dict[str, Any]:
     """Resources of the cluster's nested stack by logical id: the identity of its nodes, and the names of profiles."""
+    from shiplap_cdk.install_document import read  # noqa: PLC0415 - as above
     from shiplap_cdk.synthesis import build  # noqa: PLC0415 - the CDK's binding starts Node.js when it is imported
 
     folder.mkdir()
     (folder / "nodes.yaml").write_text(NODE_CLASS.format(role=role, alias=alias))
     cluster = f"{{name: demo, manifests: nodes.yaml{more}}}"
     (folder / "shiplap.yaml").write_text(f"region: eu-west-1\nclusters: [{cluster}]\n")
-    build(folder / "shiplap.yaml", local=True, outdir=str(folder / "cdk.out")).synth()
+    build(read(folder / "shiplap.yaml"), local=True, outdir=str(folder / "cdk.out")).synth()
     (nested,) = (folder / "cdk.out").glob("*Cluster*.template.json")
     found: dict[str, Any] = json.loads(nested.read_text())["Resources"]
     return {

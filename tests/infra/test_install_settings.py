@@ -126,7 +126,7 @@ def test_all_problems_are_told_at_once(folder: Path) -> None:
     [
         ("    access: sometimes", "access", "must be one of entry, none"),
         ("    prefixDelegation: maybe", "prefixDelegation", "must be one of auto, on, off"),
-        ("    vmMemoryOverheadPercent: 7.5", "vmMemoryOverheadPercent", "must be a fraction"),
+        ("    vmMemoryOverheadPercent: 7.5", "vmMemoryOverheadPercent", "must be below 1, is 7.5; a fraction"),
         ("    unprovenPodNodes: -1", "unprovenPodNodes", "must not be negative"),
         ("    improveSeconds: -1", "improveSeconds", "must not be negative"),
         ("    vmMemoryOverheadPercent: much", "vmMemoryOverheadPercent", "expected a number, got text"),
@@ -138,7 +138,7 @@ def test_all_problems_are_told_at_once(folder: Path) -> None:
         (
             "    podTopologySpread: {defaultConstraints: [{maxSkew: 0, topologyKey: z, whenUnsatisfiable: Never}]}",
             "podTopologySpread.defaultConstraints[0].maxSkew",
-            "must be 1 or more, is 0",
+            "must be from 1 to 2147483647, is 0",
         ),
         ("    reservedENIs: -1", "reservedENIs", "must not be negative"),
         ("    nodeRoles: [not a role!]", "nodeRoles", "'not a role!' is not the name of an IAM role"),

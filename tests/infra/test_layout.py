@@ -15,6 +15,7 @@ pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from shiplap.flows.claim_events import DISRUPTION_DUE
 from shiplap_cdk import quotas
+from shiplap_cdk.install_document import read
 from shiplap_cdk.synthesis import build
 from tests.aws_rules import cloud_assembly
 from tests.infra.synthesised import INSTALL
@@ -107,7 +108,7 @@ def install(folder: Path, names: Sequence[str], network: Callable[[str], str]) -
         clusters.append({"name": name, "manifests": manifests.name, "vpc": vpc, "audit": True, "zonalShift": True})
     (folder / "shiplap.yaml").write_text(json.dumps({"region": REGION, "clusters": clusters}))
     folder /= "cdk.out"
-    build(folder.parent / "shiplap.yaml", local=True, outdir=str(folder)).synth()
+    build(read(folder.parent / "shiplap.yaml"), local=True, outdir=str(folder)).synth()
     return Written(folder)
 
 
@@ -282,7 +283,7 @@ def test_roles_whose_names_differ_by_hyphens_or_paths_have_their_instance_profil
     (tmp_path / "nodes.yaml").write_text(yaml.safe_dump_all(written))
     clusters = [{"name": "production", "manifests": "nodes.yaml"}]
     (tmp_path / "shiplap.yaml").write_text(json.dumps({"region": REGION, "clusters": clusters}))
-    build(tmp_path / "shiplap.yaml", local=True, outdir=str(tmp_path / "cdk.out")).synth()
+    build(read(tmp_path / "shiplap.yaml"), local=True, outdir=str(tmp_path / "cdk.out")).synth()
 
     (path,) = (tmp_path / "cdk.out").glob("ShiplapClusterproduction*.nested.template.json")
     resources = json.loads(path.read_text())["Resources"]

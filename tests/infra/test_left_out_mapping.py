@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from shiplap.errors import InvalidInput
+from shiplap_cdk.install_document import read
 from shiplap_cdk.stack_values import WITHOUT_MAPPING
 from shiplap_cdk.synthesis import build
 from tests.infra.synthesised import INSTALL
@@ -37,7 +38,7 @@ def settings(tmp_path: Path) -> Path:
 
 def templates(settings: Path, **context: str) -> dict[str, dict[str, Any]]:
     folder = settings.parent / f"{'-'.join(context.values())}.out"
-    build(settings, local=True, outdir=str(folder), context=context).synth()
+    build(read(settings), local=True, outdir=str(folder), context=context).synth()
     return {path.name: json.loads(path.read_text())["Resources"] for path in folder.glob("*.template.json")}
 
 

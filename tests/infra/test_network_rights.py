@@ -14,6 +14,7 @@ from tests.permissions.roles import Roles
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from shiplap_cdk.constructs.function_roles import CLUSTER_FUNCTIONS
+from shiplap_cdk.install_document import read
 from shiplap_cdk.synthesis import build
 
 _ACTION = "ec2:CreateNetworkInterface"
@@ -28,7 +29,7 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> Roles:
         cluster["vpc"] = {**cluster["vpc"], "name": f"n{number}"}
     outside = {"name": "outside", "manifests": str(installs.MANIFESTS / "production")}
     path = installs.write(folder, {**install, "clusters": [outside, *install["clusters"]]})
-    app = build(path, outdir=str(folder / "cdk.out"), builtin_cloud_formation_validation=False)
+    app = build(read(path), outdir=str(folder / "cdk.out"), builtin_cloud_formation_validation=False)
     return Roles(cloud_assembly.templates(Path(app.synth().directory)))
 
 

@@ -18,6 +18,7 @@ pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from aws_cdk import Tags
 
+from shiplap_cdk.install_document import read
 from shiplap_cdk.region_differences import Feature, ec2_principals, gap, left_out
 from shiplap_cdk.synthesis import build
 
@@ -68,7 +69,7 @@ def everything(region: str, folder: Path, *, tracing: bool = True) -> Path:
 
 def synthesised(region: str, folder: Path, *, tracing: bool = True) -> Templates:
     app = build(
-        everything(region, folder, tracing=tracing),
+        read(everything(region, folder, tracing=tracing)),
         outdir=str(folder / "cdk.out"),
         builtin_cloud_formation_validation=False,
     )

@@ -46,7 +46,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def roles(written: Path) -> Roles:
-    app = build(written, outdir=str(written.parent / "cdk.out"))
+    app = build(read(written), outdir=str(written.parent / "cdk.out"))
     return Roles(cloud_assembly.templates(Path(app.synth().directory)))
 
 

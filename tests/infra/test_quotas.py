@@ -14,6 +14,7 @@ from tests.infra.synthesised import INSTALL
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from shiplap_cdk import quotas, synthesis
+from shiplap_cdk.install_document import read
 
 pytestmark = pytest.mark.thorough
 
@@ -151,7 +152,7 @@ def test_a_stack_beyond_a_quota_is_refused_with_file_line_and_field(
     monkeypatch.setattr(quotas, "RESOURCES", 100)
 
     with pytest.raises(InvalidManifests) as refused:
-        synthesis.synthesise(INSTALL, local=True, outdir=str(tmp_path / "cdk.out"))
+        synthesis.synthesise(read(INSTALL), local=True, outdir=str(tmp_path / "cdk.out"))
 
     (problem,) = refused.value.problems
     assert str(problem).startswith(f"{INSTALL}:6: clusters: resources in the template of Shiplap would be ")
@@ -169,7 +170,7 @@ def test_too_many_networks_are_refused_before_the_cdk_reports_on_its_templates(
     (tmp_path / "shiplap.yaml").write_text(json.dumps({"region": "eu-west-1", "clusters": clusters}))
 
     with pytest.raises(InvalidManifests) as refused:
-        synthesis.synthesise(tmp_path / "shiplap.yaml", local=True, outdir=str(tmp_path / "cdk.out"))
+        synthesis.synthesise(read(tmp_path / "shiplap.yaml"), local=True, outdir=str(tmp_path / "cdk.out"))
 
     problems = [str(problem) for problem in refused.value.problems]
     assert all(problem.startswith(f"{tmp_path / 'shiplap.yaml'}:1: clusters: ") for problem in problems)
@@ -183,18 +184,18 @@ def test_what_the_cdk_itself_refuses_is_one_line(tmp_path: Path) -> None:
     not_a_folder.write_text("")
 
     with pytest.raises(ShiplapError, match=r"^the CDK refuses the stack: [^\n]+$"):
-        synthesis.synthesise(INSTALL, local=True, outdir=str(not_a_folder))
+        synthesis.synthesise(read(INSTALL), local=True, outdir=str(not_a_folder))
 
 
 def test_the_bytes_that_are_uploaded_are_held_against_the_quota(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "cdk.out"
-    synthesis.synthesise(INSTALL, local=True, outdir=str(folder))
+    synthesis.synthesise(read(INSTALL), local=True, outdir=str(folder))
     uploaded = (folder / "Shiplap.template.json").stat().st_size
     packed = len(json.dumps(json.loads((folder / "Shiplap.template.json").read_text()), separators=(",", ":")))
     assert packed < uploaded - 1
 
     monkeypatch.setattr(quotas, "TEMPLATE_BYTES", uploaded - 1)
     with pytest.raises(InvalidManifests, match=f"bytes of the template of Shiplap would be {uploaded:,}"):
-        synthesis.synthesise(INSTALL, local=True, outdir=str(folder))
+        synthesis.synthesise(read(INSTALL), local=True, outdir=str(folder))

@@ -32,6 +32,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Match, Template
 
 from shiplap_cdk.artifacts.service_models import called
+from shiplap_cdk.install_document import read
 from shiplap_cdk.stack_values import AUDIT_PATTERN
 from shiplap_cdk.synthesis import build
 from tests import audit_log
@@ -55,7 +56,7 @@ from tests.infra.synthesised import (
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Template:
     app = build(
-        INSTALL,
+        read(INSTALL),
         local=True,
         endpoints={"EC2": "http://127.0.0.1:1"},
         outdir=str(tmp_path_factory.mktemp("local.out")),
@@ -477,7 +478,7 @@ def test_snapshots_and_traces_are_off_until_they_are_asked_for(template: Templat
     text = INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
     settings.write_text(f"snapStart: true\ntracing: true\n{text}")
 
-    app = build(settings, outdir=str(tmp_path / "cdk.out"))
+    app = build(read(settings), outdir=str(tmp_path / "cdk.out"))
     asked = Template.from_stack(app.node.find_child("Shiplap"))
 
     for function in functions(asked).values():
@@ -769,7 +770,7 @@ def test_kubeconfigs_are_read_by_functions_that_enter_clusters_and_only_those_na
     text = INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
     settings.write_text(text.replace("    endpoint:", f"    kubeconfigSecret: {secret}\n    endpoint:"))
 
-    app = build(settings, outdir=str(tmp_path / "cdk.out"))
+    app = build(read(settings), outdir=str(tmp_path / "cdk.out"))
     made = Template.from_stack(app.node.find_child("Shiplap"))
 
     allowed = allowing(made, "secretsmanager:GetSecretValue")
@@ -818,7 +819,7 @@ def test_without_a_cluster_that_asks_for_it_there_is_no_audit_function(tmp_path:
     text = INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
     settings.write_text(text.replace("    audit: true\n", ""))
 
-    plain = Template.from_stack(build(settings, outdir=str(tmp_path / "cdk.out")).node.find_child("Shiplap"))
+    plain = Template.from_stack(build(read(settings), outdir=str(tmp_path / "cdk.out")).node.find_child("Shiplap"))
 
     assert set(functions(plain)) == set(FUNCTIONS) - {"audit"}
     assert not [id_ for id_ in resources(plain, "AWS::Lambda::Permission") if "AuditDelivery" in id_]

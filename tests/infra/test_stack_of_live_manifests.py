@@ -30,11 +30,12 @@ clusters:
 def live(tmp_path_factory: pytest.TempPathFactory) -> Template:
     from aws_cdk.assertions import Template  # noqa: PLC0415 - as above
 
+    from shiplap_cdk.install_document import read  # noqa: PLC0415 - as above
     from shiplap_cdk.synthesis import build  # noqa: PLC0415 - as above
 
     folder = tmp_path_factory.mktemp("live")
     (folder / "shiplap.yaml").write_text(WRITTEN)
-    app = build(folder / "shiplap.yaml", outdir=str(folder / "cdk.out"))
+    app = build(read(folder / "shiplap.yaml"), outdir=str(folder / "cdk.out"))
     app.synth()  # cdk-nag finds nothing
     return Template.from_stack(app.node.find_child("Shiplap"))
 

@@ -23,6 +23,7 @@ from tests.aws_rules import installs
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
+from shiplap_cdk.install_document import read
 from shiplap_cdk.plain_template import write_template
 from shiplap_cdk.terraform.conversion import converted
 from shiplap_cdk.terraform.module_files import write_module
@@ -77,7 +78,7 @@ def written(request: pytest.FixtureRequest, layers_built: None, tmp_path_factory
     install: dict[str, object] = {"public": installs.PUBLIC, "private": installs.PRIVATE, "bounded": BOUNDED}
     chosen = install.get(request.param) or installs.many_clusters(folder, 5, 2)
     settings = installs.write(folder, chosen)
-    stack = write_template(settings, folder / "template")
+    stack = write_template(read(settings), folder / "template")
     outer = json.loads(stack.template.read_text())
     files = {path.name: json.loads(path.read_text()) for path in stack.assets if path.suffix == ".json"}
     templates = {"": outer}
@@ -85,7 +86,7 @@ def written(request: pytest.FixtureRequest, layers_built: None, tmp_path_factory
         if item["Type"] == "AWS::CloudFormation::Stack":
             (file,) = re.findall(r"\w+\.json", json.dumps(item["Properties"]["TemplateURL"]))
             templates[f"{name}_"] = files[file]
-    write_module(settings, folder / "module")
+    write_module(read(settings), folder / "module")
     return Written(templates, files, folder / "module")
 
 

@@ -16,6 +16,7 @@ from tests.infra.dashboard_page import page
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
+from shiplap_cdk.install_document import read
 from shiplap_cdk.synthesis import build
 from tests.infra.synthesised import INSTALL
 from tests.rendering.shades import shades
@@ -34,7 +35,7 @@ def widgets(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> list[
 
     assert browser.events is not None
     template = Template.from_stack(
-        build(INSTALL, outdir=str(tmp_path_factory.mktemp("out"))).node.find_child("Shiplap")
+        build(read(INSTALL), outdir=str(tmp_path_factory.mktemp("out"))).node.find_child("Shiplap")
     )
     (dashboard,) = template.find_resources("AWS::CloudWatch::Dashboard").values()
     parts = dashboard["Properties"]["DashboardBody"]["Fn::Join"][1]

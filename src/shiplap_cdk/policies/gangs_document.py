@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from shiplap.manifests.decoding import Problem
 from shiplap.policies.gangs.gangs_settings import GangSettings
 from shiplap_cdk.policy_document import PolicyDocument
 
@@ -18,10 +15,6 @@ class GangsDocument(PolicyDocument):
     def settings(self, written: GangSettings) -> GangSettings | None:
         """Return the settings as they are written."""
         return written if written.is_on else None
-
-    def problems(self, written: GangSettings) -> Iterable[Problem]:
-        """Return what is wrong with mode and wait."""
-        return written.problems()
 
 
 DOCUMENT = GangsDocument()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from shiplap.manifests.decoding import Problem
 from shiplap.policies.rollouts.rollouts_settings import RolloutSettings
 from shiplap_cdk.policy_document import PolicyDocument
 
@@ -19,10 +16,6 @@ class RolloutsDocument(PolicyDocument):
     def settings(self, written: RolloutSettings) -> RolloutSettings | None:
         """Return the settings as they are written."""
         return written if written.is_on else None
-
-    def problems(self, written: RolloutSettings) -> Iterable[Problem]:
-        """Return what is wrong with the bounds."""
-        return written.problems()
 
 
 DOCUMENT = RolloutsDocument()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from shiplap.aws.policies.spot_risk_adapters import SPOT
-from shiplap.manifests.decoding import Problem
 from shiplap.policies.spot_risk.spot_risk_settings import SpotRiskSettings
 from shiplap_cdk.policy_document import Grant, PolicyDocument
 
@@ -20,10 +19,6 @@ class SpotRiskDocument(PolicyDocument):
     def settings(self, written: SpotRiskSettings) -> SpotRiskSettings | None:
         """Return the settings as they are written."""
         return written if written.is_on else None
-
-    def problems(self, written: SpotRiskSettings) -> Iterable[Problem]:
-        """Return what is wrong with mode and premium."""
-        return written.problems()
 
     def grants(self) -> Sequence[Grant]:
         """Return the permission to add to the partition of evidence."""

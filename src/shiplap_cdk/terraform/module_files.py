@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shiplap_cdk.install_document import read
+from shiplap_cdk.install_document import InstallConfig
 from shiplap_cdk.plain_template import write_template
 from shiplap_cdk.terraform.conversion import Module, converted, object_name
 from shiplap_cdk.terraform.terraform_expressions import Json
@@ -54,17 +54,16 @@ class WrittenModule(NamedTuple):
     """What the install does without in its Region, and why: a line each."""
 
 
-def write_module(settings: Path, folder: Path) -> WrittenModule:
+def write_module(install: InstallConfig, folder: Path) -> WrittenModule:
     """Write the module of an install; what else the folder holds stays, Terraform's state included.
 
     Raises:
-        InvalidInput: shiplap.yaml or a manifest says something wrong.
-        InvalidManifests: the same, or the stack would exceed quotas.
+        InvalidManifests: the stack would exceed quotas.
         ShiplapError: the template cannot be synthesised, or has something without a counterpart in Terraform.
     """
-    document = read(settings).document
+    document = install.document
     with tempfile.TemporaryDirectory() as work:
-        written = write_template(settings, Path(work))
+        written = write_template(install, Path(work))
         assets = {path.name: path for path in written.assets}
         nested = {name: json.loads(path.read_text()) for name, path in assets.items() if path.suffix == ".json"}
         module = converted(json.loads(written.template.read_text()), nested)

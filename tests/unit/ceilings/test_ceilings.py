@@ -26,6 +26,7 @@ from shiplap.policies.ceilings.ceilings import (
     dollars,
     short_ceilings,
 )
+from tests.beyond_bounds import beyond_bounds
 
 DOLLAR = 1_000_000
 
@@ -264,7 +265,8 @@ def test_within_the_slack_the_answer_stays_allowed(
     ],
 )
 def test_mistakes_name_the_field_and_the_way_out(ceiling: Ceiling, field: str, said: str) -> None:
-    problems = list(ceiling_problems([ceiling], of_account=False))
+    bounds = [((0, *where), reason) for where, reason in beyond_bounds(ceiling)]
+    problems = [*bounds, *ceiling_problems([ceiling], of_account=False)]
     assert [where for where, _ in problems] == [(0, field)]
     assert said in problems[0][1]
 

@@ -288,3 +288,21 @@ def test_a_synthesis_without_its_extra_says_so(missing: str, code: int, said: st
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert (done.stderr == said) == (code == 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "looked"),
+    [
+        ([], "no AWS credentials were found; not looked at: bootstrap, quotas", {"app", "network"}),
+        (["--profile", "nope"], "no such profile", {"app"}),
+    ],
+)
+def test_a_look_before_deployment_without_credentials_is_one_line_beside_what_needs_none(
+    options: list[str], said: str, looked: set[str], shiplap: Shiplap
+) -> None:
+    found = shiplap.json("doctor", "--before-deploy", *options, code=1)["findings"]
+    (refused,) = [item for item in found if item["verdict"] == "unknown"]
+    assert said in refused["says"]
+    assert refused["mend"]
+    assert looked <= {item["check"] for item in found}
+    assert "credentials" not in refused["says"].partition("not looked at: ")[2]

@@ -18,6 +18,7 @@ from shiplap.policies.spot_risk.safer_offerings import (
 )
 from shiplap.policies.spot_risk.spot_risk_settings import SpotRiskSettings
 from shiplap.scheduling.model.scheduling_plan import RiskOfLaunch
+from tests.beyond_bounds import beyond_bounds
 
 PREFER = SpotRiskSettings("prefer")
 NO_EVIDENCE = RiskRates((), 0.0)
@@ -195,6 +196,6 @@ def test_a_choice_has_fifteen_offerings_in_two_zones_where_there_are_two() -> No
 def test_settings_are_checked() -> None:
     _, problems = decode({"mode": "always"}, SpotRiskSettings)
     assert [where for where, _ in problems] == [("mode",)]
-    assert [where for where, _ in SpotRiskSettings("prefer", 1.5).problems()] == [("mostPremium",)]
-    assert not list(SpotRiskSettings().problems())
+    assert [where for where, _ in beyond_bounds(SpotRiskSettings("prefer", 1.5))] == [("mostPremium",)]
+    assert not beyond_bounds(SpotRiskSettings())
     assert [SpotRiskSettings(mode).is_on for mode in ("off", "observe", "prefer")] == [False, True, True]

@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shiplap.aws.failures import FAILURES, code_of
 from shiplap.errors import ClusterDenied, ClusterError, InvalidInput, ShiplapError
 from shiplap_cli.commands.doctor.fixes import Fix, by_hand
+from shiplap_cli.hints import remedy, says_nobody_can_ask
 from shiplap_cli.installs.find_install import install_name
 from shiplap_cli.output import Printed
 
@@ -143,14 +144,24 @@ class CheckReporter:
 
 
 def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
-    """Every result of every check; an error that ends a check becomes a result of its own."""
+    """Every result of every check; an error that ends a check becomes a result of its own.
+
+    Credentials that AWS answers nothing to are one result for all checks that need some.
+    """
+    unasked: dict[str, list[str]] = {}
     for check in checks:
         try:
             yield from check.look()
-        except FAILURES as error:
-            yield _refused(check.name, error)
-        except ShiplapError as error:
-            yield _failed(check.name, error)
+        except (*FAILURES, ShiplapError) as error:
+            if says_nobody_can_ask(hint := remedy(error)):
+                unasked.setdefault(hint, []).append(check.name)
+            else:
+                yield _failed(check.name, error) if isinstance(error, ShiplapError) else _refused(check.name, error)
+    for hint, names in unasked.items():
+        says, _, fix = hint.partition(": ")
+        left_out = [name for name in dict.fromkeys(names) if name != "credentials"]
+        told = f"{says}; not looked at: {', '.join(left_out)}" if left_out else says
+        yield CheckReporter("credentials").unknown("", told, by_hand(fix))
 
 
 def answer_or_none(ask: Callable[[], Any], missing: str = "ResourceNotFoundException") -> Any:

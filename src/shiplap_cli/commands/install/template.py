@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
-from shiplap_cli.commands.install.synthesis_inputs import check_synthesis
+from shiplap_cli.commands.install.synthesis_inputs import read_for_synthesis
 from shiplap_cli.output import Format, Output, Printed, counted, emit, progress
 
 _BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -52,11 +52,11 @@ def template(
     """
     if bucket and not _BUCKET_NAME.fullmatch(_PLACEHOLDER.sub("1" * 12, bucket)):
         raise InvalidInput("--bucket", f"{bucket!r} is no name of a bucket")
-    check_synthesis(settings)
+    install = read_for_synthesis(settings)
     from shiplap_cdk.plain_template import write_template  # noqa: PLC0415 - it starts Node.js
 
     with progress("synthesising"):
-        written = write_template(settings, to, bucket)
+        written = write_template(install, to, bucket)
     document = TemplateDocument(
         stack=written.stack,
         template=str(written.template),

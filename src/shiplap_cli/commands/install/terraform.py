@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
-from shiplap_cli.commands.install.synthesis_inputs import check_synthesis
+from shiplap_cli.commands.install.synthesis_inputs import read_for_synthesis
 from shiplap_cli.output import Format, Output, Printed, counted, emit, progress
 
 
@@ -37,11 +37,11 @@ def terraform(
     """
     if to.exists() and not to.is_dir():
         raise InvalidInput("--to", f"{str(to)!r} is a file: name a folder")
-    check_synthesis(settings)
+    install = read_for_synthesis(settings)
     from shiplap_cdk.terraform.module_files import write_module  # noqa: PLC0415 - it starts Node.js
 
     with progress("synthesising"):
-        written = write_module(settings, to)
+        written = write_module(install, to)
     document = TerraformDocument(tuple(map(str, written.files)), written.resources, written.remarks)
     emit(document, output, lambda: _view(document, to))
     return 0

@@ -12,14 +12,16 @@ from rich.text import Text
 
 from shiplap.errors import InvalidInput
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.files.loading import ManifestReport, inspect_files, no_manifest
+from shiplap.manifests.files.loading import ManifestReport, inspect_documents, no_manifest
 from shiplap.manifests.files.manifest_folders import (
     SkippedInput,
     SkipReason,
     counted_skips,
+    find_documents,
     skipped_document,
     unapplied_kustomizations,
 )
+from shiplap_cli.commands.validate.judged_settings import SETTINGS, JudgedSettings, judge_settings
 from shiplap_cli.inputs.manifest_warnings import Supply, manifest_warnings
 from shiplap_cli.output import Format, MarkdownFile, Output, counted, emit, fail, write_page
 from shiplap_cli.policy_views import checked_by_features, warned_by_features
@@ -56,7 +58,10 @@ class ValidationDocument(msgspec.Struct, frozen=True):
 
 
 def validate(
-    paths: Annotated[list[Path], typer.Argument(help="Files or folders of manifests; - reads standard input.")],
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Files or folders of manifests; - reads standard input; shiplap.yaml without."),
+    ] = None,
     replacing: Annotated[
         list[Path] | None,
         typer.Option(help="The same manifests as they are in the cluster: fields that cannot change are checked."),
@@ -68,14 +73,18 @@ def validate(
     """Check manifests: file, line, field, reason of every problem. Exit code 0 when valid, 2 when not.
 
     Of folders what is ours is checked, and the rest counted: values, charts, other kinds, EKS Auto Mode's manifests.
-    Hidden folders are not looked into. Input without a single manifest is not valid.
+    Hidden folders are not looked into. Input without a single manifest is not valid. A shiplap.yaml is checked with the
+    manifests of its clusters, as the synthesis checks it.
 
     Warnings are about what is legal and surely not meant: values that no instance type has, requirements that none
     meets, placeholders. They leave the exit code alone without --strict.
 
     Example: shiplap validate pools/
     """
-    report = _with_objects_of_features(inspect_files(paths, replacing or ()))
+    paths = paths or [_settings_here()]
+    judged, found = judge_settings(find_documents(paths))
+    report = _with_objects_of_features(inspect_documents(found, find_documents(replacing or ())))
+    report = _together(judged, report)
     if not report.checked and not report.problems:
         report = msgspec.structs.replace(report, problems=(no_manifest(paths, report),))
     if report.problems and not report.checked and output is Format.TABLE and markdown is None:
@@ -90,13 +99,30 @@ def validate(
         from shiplap_cli.render.markdown_reports import validation_markdown  # noqa: PLC0415 - asked for seldom
 
         write_page(markdown, validation_markdown(report.checked, report.problems, warnings))
-    emit(answer, output, lambda: _lines(report, warnings))
+    emit(answer, output, lambda: _lines(report, warnings, judged.files))
     if problems:
         there = sum(problem.is_refused_by_api_server for problem in report.problems)
         also = f"; an API server refuses {there or 'none'} of them" if there < len(problems) else ""
         fail(f"{counted(len(problems), 'problem')} in {counted(report.checked, 'manifest')}{also}")
         return 2
     return 1 if strict and warnings else 0
+
+
+def _settings_here() -> Path:
+    """Raises InvalidInput: nothing is named, and this folder has no shiplap.yaml."""
+    if not Path(SETTINGS).exists():
+        raise InvalidInput("PATHS", f"name files or folders of manifests; there is no {SETTINGS} here")
+    return Path(SETTINGS)
+
+
+def _together(judged: JudgedSettings, report: ManifestReport) -> ManifestReport:
+    """The report of settings, of the manifests that they name, and of all others; a file of settings counts as one."""
+    return msgspec.structs.replace(
+        report,
+        problems=(*judged.problems, *report.problems),
+        checked=len(judged.files) + sum(each.checked for each in judged.reports) + report.checked,
+        sound=(*(found for each in judged.reports for found in each.sound), *report.sound),
+    )
 
 
 def _with_objects_of_features(report: ManifestReport) -> ManifestReport:
@@ -133,13 +159,14 @@ def _problem_document(problem: InvalidInput) -> _Problem:
     return _Problem(problem.source, problem.line, problem.document, problem.field, problem.reason, refused_by)
 
 
-def _lines(report: ManifestReport, warnings: Sequence[InvalidInput]) -> Text:
+def _lines(report: ManifestReport, warnings: Sequence[InvalidInput], settings: Sequence[Path]) -> Text:
     """One line per problem, `file:line: document: field: reason`, as compilers print theirs and editors follow."""
     lines = [*map(str, report.problems), *map(_warning_line, warnings)]
     if not report.problems:
         skipped = f"; passed over {counted_skips(report.skipped)}" if report.skipped else ""
         warned = f", {counted(len(warnings), 'warning')}" if warnings else ""
-        lines.append(f"{counted(report.checked, 'manifest')} valid{warned}{skipped}")
+        manifests = counted(report.checked - len(settings), "manifest")
+        lines.append(f"{', '.join([*map(str, settings), manifests])} valid{warned}{skipped}")
     return Text("\n".join(lines))
 
 

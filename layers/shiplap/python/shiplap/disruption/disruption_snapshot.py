@@ -5,58 +5,41 @@ Also the settings of disruption for a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.manifests.decoding import demands
 from shiplap.scheduling.model.protected_pods import PdbLimits
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice
 from shiplap.scheduling.model.snapshot import Snapshot
 
 
 class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """Settings of disruption: what consolidation may disrupt, and how long it waits.
-
-    `enabled` switches the whole of disruption off. `spot_to_spot` allows replacing spot nodes by cheaper spot nodes.
-    `move_cost` (USD) is what moving one pod costs: a command has to save it within the expected remaining life of its
-    nodes. `least_saving_per_pod` (USD per hour) is its deprecated form, a saving per hour whatever the life; while it
-    is set, it counts alone. `least_saving_share` is the part of what nodes cost that replacing them has to save:
-    smaller savings are not worth the restarts, and the search could find them without end. `settle_s` is how long pods
-    stay where a command moved them. `improve_s` is the effort spent on finding cheaper replacements. `climb_back_s` is
-    how old a node of a fallback tier has to be before it may go back to the preferred one. `expire_protected` lets
-    nodes expire in spite of protected pods, as Karpenter does. `terminate_first_s` is how long pods may have no place
-    while a node goes before its replacement is launched; 0 if they must have one.
-    """
+    """Settings of disruption: what consolidation may disrupt, and how long it waits."""
 
     enabled: bool = True
+    """False stops new commands; those under way are completed."""
     spot_to_spot: bool = True
-    least_saving_per_pod: float | None = None
-    least_saving_share: float = 0.1
-    settle_s: float = msgspec.field(default=600.0, name="settleSeconds")
-    improve_s: float = msgspec.field(default=0.6, name="improveSeconds")
-    climb_back_s: float = msgspec.field(default=3600.0, name="climbBackSeconds")
+    """Replace spot nodes by cheaper spot nodes."""
+    least_saving_per_pod: Annotated[float, demands(least=0)] | None = None
+    """Deprecated form of `moveCost`: USD per hour that moving one pod must save. While it is set, it counts alone."""
+    least_saving_share: Annotated[float, demands(least=0, below=1)] = 0.1
+    """Share of the nodes' cost that replacing them must save: smaller savings are not worth the restarts."""
+    settle_s: Annotated[float, demands(least=0)] = msgspec.field(default=600.0, name="settleSeconds")
+    """Time for which pods that a command moved are not moved again."""
+    improve_s: Annotated[float, demands(least=0)] = msgspec.field(default=0.6, name="improveSeconds")
+    """Effort of the search for cheaper replacements in one decision, in seconds of a server core."""
+    climb_back_s: Annotated[float, demands(least=0)] = msgspec.field(default=3600.0, name="climbBackSeconds")
+    """Least age of a node of a fallback tier before it may go back to the preferred one."""
     expire_protected: bool = False
-    move_cost: float = 0.025
-    terminate_first_s: float = msgspec.field(default=0.0, name="terminateFirstSeconds")
-
-    def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Invalid settings: the field as written, and the reason."""
-        if self.move_cost < 0:
-            yield ("moveCost",), f"{self.move_cost:g} must not be negative"
-        if self.least_saving_per_pod is not None and self.least_saving_per_pod < 0:
-            yield ("leastSavingPerPod",), f"{self.least_saving_per_pod:g} must not be negative"
-        if not 0 <= self.least_saving_share < 1:
-            yield ("leastSavingShare",), f"{self.least_saving_share:g} must be at least 0 and below 1"
-        if self.settle_s < 0:
-            yield ("settleSeconds",), f"{self.settle_s:g} must not be negative"
-        if self.improve_s < 0:
-            yield ("improveSeconds",), f"{self.improve_s:g} must not be negative"
-        if self.climb_back_s < 0:
-            yield ("climbBackSeconds",), f"{self.climb_back_s:g} must not be negative"
-        if self.terminate_first_s < 0:
-            yield ("terminateFirstSeconds",), f"{self.terminate_first_s:g} must not be negative"
+    """Nodes expire in spite of protected pods, as Karpenter lets them."""
+    move_cost: Annotated[float, demands(least=0)] = 0.025
+    """USD that moving one pod costs: a command saves it within the expected remaining life of its nodes."""
+    terminate_first_s: Annotated[float, demands(least=0)] = msgspec.field(default=0.0, name="terminateFirstSeconds")
+    """Time for which pods may have no place while a node goes before its replacement is launched; 0: none."""
 
 
 class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from typing import Annotated
 
 import msgspec
 
 from shiplap.kubernetes.objects import LabelSelector, LabelSelectorRequirement, Pod
 from shiplap.kubernetes.selectors import matches
+from shiplap.manifests.decoding import demands
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
@@ -22,7 +24,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 class _Expression(_Part, frozen=True):
     key: str
-    operator: str
+    operator: Annotated[str, demands(choices=_OPERATORS)]
     values: tuple[str, ...] = ()
 
 
@@ -78,9 +80,7 @@ def _selector_problems(selector: ClaimSelector) -> Iterator[tuple[tuple[str | in
         yield (), "is empty; give matchLabels or matchExpressions"
     for place, expression in enumerate(selector.match_expressions):
         where = ("matchExpressions", place)
-        if expression.operator not in _OPERATORS:
-            yield (*where, "operator"), f"must be {', '.join(_OPERATORS[:-1])} or {_OPERATORS[-1]}"
-        elif bool(expression.values) != (expression.operator in ("In", "NotIn")):
+        if expression.operator in _OPERATORS and bool(expression.values) != (expression.operator in ("In", "NotIn")):
             needs = "needs values" if not expression.values else "takes no values"
             yield (*where, "values"), f"{expression.operator} {needs}"
 

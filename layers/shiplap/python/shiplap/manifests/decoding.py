@@ -23,6 +23,9 @@ Path = tuple[str | int, ...]
 Problem = tuple[Path, str]
 """Where in the object, and what is wrong there."""
 
+MISSING = "required field is missing"
+"""The reason of a problem with a field that is not written and has no default."""
+
 _ALSO_ALLOWED: dict[type, frozenset[str]] = {
     ObjectMeta: frozenset({"generateName", "selfLink", "deletionGracePeriodSeconds", "managedFields"}),
     OwnerReference: frozenset({"apiVersion", "blockOwnerDeletion"}),
@@ -34,10 +37,11 @@ _ALSO_ALLOWED: dict[type, frozenset[str]] = {
 class Constraint(msgspec.Struct, frozen=True):
     """One demand of an API server on a field beyond its type.
 
-    `pattern` is looked for in a text and brings its own anchors; `form` says it in words; `unit` is what a number that
-    stands in place of the text most likely lacks. `least` and `most` bound a
-    number, `shortest` and `longest` the characters of a text, `fewest` and `most_entries` a list or a map. `required`
-    is for a field that its struct has a default for.
+    `pattern` is looked for in a text and brings its own anchors; `form` says in words what is right, of a number with
+    an example; `unit` is what a number that stands in place of the text most likely lacks. `least` and `most` bound a
+    number and are allowed, `above` and `below` are not; `one_of` lists numbers. `shortest` and `longest` bound the
+    characters of a text, `fewest` and `most_entries` a list or a map. `required` is for a field that its struct has a
+    default for.
     """
 
     pattern: str = ""
@@ -46,6 +50,9 @@ class Constraint(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
     least: int | None = None
     most: int | None = None
+    above: float | None = None
+    below: float | None = None
+    one_of: tuple[int, ...] = ()
     shortest: int = 0
     longest: int | None = None
     fewest: int = 0
@@ -73,11 +80,23 @@ class Constraint(msgspec.Struct, frozen=True):
             yield f"{value!r} is not {self.form}"
 
     def _of_number(self, value: float) -> Iterator[str]:
-        least, most = self.least, self.most
+        if wanted := self._wanted(value):
+            yield f"must {wanted}, is {value}" + (f"; {self.form}" if self.form else "")
+
+    def _wanted(self, value: float) -> str:
+        """The bound that a number is beyond; empty for none."""
+        least, most, above, below = self.least, self.most, self.above, self.below
+        if self.one_of and value not in self.one_of:
+            return f"be one of {', '.join(map(str, self.one_of))}"
         if least == 0 and value < 0:
-            yield f"must not be negative, is {value}"
-        elif least is not None and most is not None and not least <= value <= most:
-            yield f"must be from {least} to {most}, is {value}"
+            return "not be negative"
+        if (least is not None and value < least) or (most is not None and value > most):
+            return f"be from {least} to {most}" if None not in (least, most) else f"be {least} or more"
+        if (above is not None and value <= above) or (below is not None and value >= below):
+            return " and ".join(
+                f"be {word} {at:g}" for word, at in (("above", above), ("below", below)) if at is not None
+            )
+        return ""
 
     def _of_entries(self, value: list[Any] | dict[str, Any]) -> Iterator[str]:
         if len(value) < self.fewest:
@@ -100,9 +119,13 @@ def demands(**limits: Any) -> msgspec.Meta:
     constraint = Constraint(**limits)
     words: dict[str, Any] = {
         "pattern": constraint.pattern.replace(r"\Z", "$") or None,
-        "enum": list(constraint.choices) or None,
+        "enum": list(constraint.choices or constraint.one_of) or None,
         "minimum": constraint.least,
         "maximum": constraint.most,
+        "exclusiveMinimum": constraint.above,
+        "exclusiveMaximum": constraint.below,
+        "minLength": constraint.shortest or None,
+        "maxLength": constraint.longest,
         "minItems": constraint.fewest or None,
         "maxItems": constraint.most_entries,
         "uniqueItems": constraint.unique or None,
@@ -227,9 +250,9 @@ class _Reader:
         for name, field in fields.items():
             if name not in cleaned:
                 if field.required:
-                    self._refuse((*path, name), "required field is missing")
+                    self._refuse((*path, name), MISSING)
                 elif _constraint_of(field.type).required:
-                    self.problems.append(((*path, name), "required field is missing"))
+                    self.problems.append(((*path, name), MISSING))
         return cleaned
 
     def _is(self, wanted: type, value: Any, path: Path) -> bool:

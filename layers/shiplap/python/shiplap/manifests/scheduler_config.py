@@ -6,11 +6,13 @@ Its fields are those of kube-scheduler's PodTopologySpreadArgs, as Karpenter's S
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 
 from shiplap.kubernetes.labels import HOSTNAME, ZONE
 from shiplap.kubernetes.objects import TopologySpreadConstraint
+from shiplap.manifests.decoding import demands
 
 _MOST = 2**31 - 1
 
@@ -22,37 +24,24 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 class DefaultConstraint(_Part, frozen=True):
     """A spread constraint without a selector: pods are selected by the Services and the controller they belong to."""
 
-    max_skew: int
-    topology_key: str
-    when_unsatisfiable: str
-    min_domains: int | None = None
-    node_affinity_policy: str = "Honor"
-    node_taints_policy: str = "Ignore"
+    max_skew: Annotated[int, demands(least=1, most=_MOST)]
+    topology_key: Annotated[str, demands(shortest=1)]
+    when_unsatisfiable: Annotated[str, demands(choices=("DoNotSchedule", "ScheduleAnyway"))]
+    min_domains: Annotated[int, demands(least=1, most=_MOST)] | None = None
+    node_affinity_policy: Annotated[str, demands(choices=("Honor", "Ignore"))] = "Honor"
+    node_taints_policy: Annotated[str, demands(choices=("Honor", "Ignore"))] = "Ignore"
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Fields with what is wrong with them."""
-        if not 1 <= self.max_skew <= _MOST:
-            yield "maxSkew", f"must be 1 or more, is {self.max_skew}"
-        if not self.topology_key:
-            yield "topologyKey", "is empty"
-        if self.min_domains is not None and self.min_domains < 1:
-            yield "minDomains", f"must be 1 or more, is {self.min_domains}"
-        elif self.min_domains is not None and self.when_unsatisfiable != "DoNotSchedule":
+        if self.min_domains is not None and self.when_unsatisfiable != "DoNotSchedule":
             yield "minDomains", "needs whenUnsatisfiable DoNotSchedule"
-        for field, word, known in (
-            ("whenUnsatisfiable", self.when_unsatisfiable, ("DoNotSchedule", "ScheduleAnyway")),
-            ("nodeAffinityPolicy", self.node_affinity_policy, ("Honor", "Ignore")),
-            ("nodeTaintsPolicy", self.node_taints_policy, ("Honor", "Ignore")),
-        ):
-            if word not in known:
-                yield field, f"must be {' or '.join(known)}, is {word!r}"
 
 
 class PodTopologySpread(_Part, frozen=True):
     """`defaulting_type` System stands for kube-scheduler's built-in constraints; List for those written here."""
 
     default_constraints: tuple[DefaultConstraint, ...] = ()
-    defaulting_type: str = "List"
+    defaulting_type: Annotated[str, demands(choices=("List", "System"))] = "List"
 
     def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
         """The default constraints, their selectors still open."""
@@ -72,8 +61,6 @@ class PodTopologySpread(_Part, frozen=True):
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield the path and the reason of each setting that kube-scheduler would refuse at its start."""
-        if self.defaulting_type not in ("List", "System"):
-            yield ("defaultingType",), f"must be List or System, is {self.defaulting_type!r}"
         if self.defaulting_type == "System" and self.default_constraints:
             yield ("defaultConstraints",), "must be empty with defaultingType System"
         seen = set()

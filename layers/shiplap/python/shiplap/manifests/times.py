@@ -29,6 +29,12 @@ _SECONDS = {
     "h": Decimal(3600),
 }
 
+DURATION_OR_NEVER = rf"^({_SIMPLE.pattern}|{NEVER})\Z"
+"""A pattern for the texts that `seconds_or_never` takes."""
+
+GO_DURATION = rf"^{_GO.pattern.replace('[-+]?', '[+]?')}\Z"
+"""A pattern for the texts that `go_seconds` takes, but for negative ones."""
+
 
 def seconds(text: str) -> int:
     """Seconds of a duration in whole hours, minutes and seconds, such as `90s` or `1h30m`.

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import msgspec
 
 from shiplap.kubernetes.objects import Node, NodeCondition
 from shiplap.kubernetes.timestamps import epoch
-from shiplap.manifests.times import seconds_or_never
+from shiplap.manifests.decoding import demands
+from shiplap.manifests.times import DURATION_OR_NEVER, seconds_or_never
 
 REBOOT = "Reboot"
 
@@ -30,33 +32,25 @@ MOST_ALTERNATIVES = 32
 class RepairPolicy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
     """A condition of nodes that repair acts on."""
 
-    condition: str
+    condition: Annotated[str, demands(shortest=1)]
     """The type of the condition."""
-    status: str = "False"
-    """The bad status: True, False or Unknown."""
+    status: Annotated[str, demands(choices=("True", "False", "Unknown"))] = "False"
+    """The bad status, in quotes."""
     reason: str = ""
     """A regular expression for the whole reason; without one, the policy holds where no other one does."""
-    tolerated: str = "30m"
+    tolerated: Annotated[
+        str, demands(pattern=DURATION_OR_NEVER, form="a duration such as 10m or 1h30m, or Never", unit="s")
+    ] = "30m"
     """How long the condition is waited out, such as 10m; `Never` ends that never."""
     priority: int = 0
     """Nodes of higher priority are repaired first."""
-    action: str = "Replace"
+    action: Annotated[str, demands(choices=("Replace", REBOOT))] = "Replace"
     """Replace, or Reboot: the node is replaced if that does not heal it."""
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield invalid fields as written, and the reasons."""
-        if not self.condition:
-            yield ("condition",), "must not be empty"
-        if self.status not in ("True", "False", "Unknown"):
-            yield ("status",), f"{self.status!r} is none of True, False, Unknown"
         if why := wrong_expression(self.reason):
             yield ("reason",), why
-        if self.action not in ("Replace", REBOOT):
-            yield ("action",), f"{self.action!r} is neither Replace nor Reboot"
-        try:
-            seconds_or_never(self.tolerated)
-        except ValueError as error:
-            yield ("tolerated",), str(error)
 
 
 class SickCondition(msgspec.Struct, frozen=True):

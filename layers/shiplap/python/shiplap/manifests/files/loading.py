@@ -71,7 +71,11 @@ def inspect_files(paths: Iterable[Path], replacing: Iterable[Path] = ()) -> Mani
 
     `replacing` holds the objects as they are in the cluster: some fields of theirs cannot change.
     """
-    found, former = find_documents(paths), find_documents(replacing)
+    return inspect_documents(find_documents(paths), find_documents(replacing))
+
+
+def inspect_documents(found: FoundDocuments, former: FoundDocuments) -> ManifestReport:
+    """Check what was found in files, each object by itself, against the others and those that it replaces."""
     report = _checked(found, former.ours)
     return msgspec.structs.replace(report, problems=(*found.problems, *former.problems, *report.problems))
 

@@ -226,5 +226,5 @@ def likely_intention(skipped: Sequence[SkippedInput]) -> str:
     if SkipReason.AUTO_MODE in reasons:
         return "EKS Auto Mode launches its nodes itself; Shiplap's NodePools name an EC2NodeClass of karpenter.k8s.aws"
     if "shiplap.yaml" in names:
-        return "`npx cdk synth` checks shiplap.yaml; give the files or folders that it names as manifests"
+        return "`shiplap validate` checks shiplap.yaml; give the files or folders that it names as manifests"
     return "give files or folders with some" if skipped else "it is empty; give files or folders with some"

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
 from shiplap.instances.offerings.instance_rates import micros_of
+from shiplap.manifests.decoding import demands
 from shiplap.spending.ledger import HOUR_S
 
 
@@ -46,22 +48,26 @@ CRITICAL_PRIORITY = 2_000_000_000
 
 MOST_RECOVERY_PERCENT = 50
 
+_Dollars = Annotated[float, demands(above=0, below=1e9, form="an amount of USD, such as 1500")]
+
 
 class Ceiling(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """A ceiling as written, in USD: `hourly` or `monthly`.
+    """A ceiling as written, in USD: `hourly` or `monthly`."""
 
-    Of a cluster's ceilings, those with `node_pool` bound that NodePool, those with `namespace` only warn.
-    `above_priority` belongs to mode priority: pods of a higher priority still get nodes. `recovery_percent` of the
-    ceiling are kept for replacements of nodes and for system-critical pods.
-    """
-
-    hourly: float | None = None
-    monthly: float | None = None
+    hourly: _Dollars | None = None
+    """USD per hour that all nodes together may cost; or `monthly`."""
+    monthly: _Dollars | None = None
+    """USD that a calendar month may cost; or `hourly`."""
     mode: CeilingMode = CeilingMode.WARN
+    """The launches that still pass once it is reached: `warn` all, `cheapest`, `priority`, `stop` none."""
     node_pool: str = ""
+    """Of a cluster: it bounds this NodePool alone."""
     namespace: str = ""
+    """Of a cluster: it bounds this namespace alone, and only warns."""
     above_priority: int | None = None
-    recovery_percent: int = 10
+    """With mode priority: pods of a higher priority still get nodes."""
+    recovery_percent: Annotated[int, demands(least=0, most=MOST_RECOVERY_PERCENT)] = 10
+    """Per cent that are kept for replacements of nodes and for system-critical pods."""
 
     @property
     def period(self) -> str:
@@ -103,14 +109,10 @@ def _problems_of(ceiling: Ceiling, *, of_account: bool) -> Iterator[tuple[str, s
     amounts = [amount for amount in (ceiling.hourly, ceiling.monthly) if amount is not None]
     if len(amounts) != 1:
         yield "monthly", "give one of hourly and monthly, in USD; write two ceilings for both"
-    if any(not 0 < amount < 1e9 for amount in amounts):
-        yield "monthly" if ceiling.hourly is None else "hourly", "must be an amount of USD above 0, such as 1500"
     if ceiling.mode is CeilingMode.PRIORITY and ceiling.above_priority is None:
         yield "abovePriority", "is needed with mode priority: the value of a PriorityClass, such as 100000"
     if ceiling.mode is not CeilingMode.PRIORITY and ceiling.above_priority is not None:
         yield "abovePriority", "belongs to mode priority: leave it out, or write mode: priority"
-    if not 0 <= ceiling.recovery_percent <= MOST_RECOVERY_PERCENT:
-        yield "recoveryPercent", f"{ceiling.recovery_percent} must be from 0 to {MOST_RECOVERY_PERCENT}"
     if of_account and (ceiling.node_pool or ceiling.namespace):
         yield "nodePool" if ceiling.node_pool else "namespace", "belongs to the ceilings of a cluster"
     if ceiling.node_pool and ceiling.namespace:

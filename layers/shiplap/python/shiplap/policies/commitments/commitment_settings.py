@@ -5,19 +5,20 @@ Money is in micro-dollars per hour unless a name says dollars; times are epoch s
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
+from shiplap.manifests.decoding import demands
 from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.policies.commitments.account_commitments import ANY_FAMILY, SavingsPlan
 from shiplap.policies.policy_settings import PolicySettings
 
 _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%")
+_PERCENTAGE = "a percentage"
 _FAMILY = re.compile(r"[a-z][a-z0-9-]{1,15}")
 
 
@@ -26,18 +27,16 @@ class _Written(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
 
 class WrittenPlan(_Written, frozen=True, kw_only=True, omit_defaults=True):
-    """A Savings Plan as shiplap.yaml states it, such as one of the payer account that this account cannot see.
+    """A Savings Plan as shiplap.yaml states it, such as one of the payer account that this account cannot see."""
 
-    `dollars_per_hour` is the part of its commitment to count on, before the account's other instances take theirs.
-    `discount` is what its rates are below on-demand
-    prices, such as 28%. `family` is that of an EC2 Instance Savings Plan; without it, it is a Compute Savings Plan.
-    `end`, a date, is the first day, in UTC, on which it does not count any more.
-    """
-
-    dollars_per_hour: float
-    discount: str
+    dollars_per_hour: Annotated[float, demands(above=0)]
+    """The part of its commitment to count on, before the account's other instances take theirs."""
+    discount: Annotated[str, demands(pattern=rf"^{_SHARE.pattern}\Z", form=f"{_PERCENTAGE}, such as 28%", unit="%")]
+    """What its rates are below on-demand prices."""
     end: str
-    family: str = ANY_FAMILY
+    """The first day, in UTC, on which it does not count any more."""
+    family: Annotated[str, demands(pattern=rf"^(|{_FAMILY.pattern})\Z", form="a family such as m7g")] = ANY_FAMILY
+    """That of an EC2 Instance Savings Plan; without it, it is a Compute Savings Plan."""
 
     @property
     def ends_at(self) -> float:
@@ -52,8 +51,6 @@ class WrittenPlan(_Written, frozen=True, kw_only=True, omit_defaults=True):
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Invalid fields as written, and the reason."""
-        if not (math.isfinite(self.dollars_per_hour) and self.dollars_per_hour > 0):
-            yield "dollarsPerHour", f"{self.dollars_per_hour:g} must be above 0"
         share = per_cent(self.discount)
         if share is None or not 0 < share < 1:
             yield "discount", f"{self.discount!r} must be a percentage above 0% and below 100%, such as 28%"
@@ -61,23 +58,24 @@ class WrittenPlan(_Written, frozen=True, kw_only=True, omit_defaults=True):
             date.fromisoformat(self.end)
         except ValueError:
             yield "end", f"{self.end!r} is not a date, such as 2027-06-30"
-        if self.family and not _FAMILY.fullmatch(self.family):
-            yield "family", f"{self.family!r} is not a family of instance types, such as m7g"
 
 
 class CommitmentSettings(PolicySettings, _Written, frozen=True, kw_only=True, omit_defaults=True):
     """The part of the account's commitments that an install counts on.
 
-    `counted_by` is REGION/NAME of the one install that counts them: every install that did would count the same
-    dollars. `share` is the part, such as 80%, of what AWS shows for the account; without it AWS is asked only for the
-    account's other instances. `written` are Savings Plans that shiplap.yaml states.
+    Every install that counted them would count the same dollars.
     """
 
     policy: ClassVar[str] = "commitments"
 
     counted_by: str
-    share: str = ""
+    """REGION/NAME of the one install that counts them."""
+    share: Annotated[str, demands(pattern=rf"^(|{_SHARE.pattern})\Z", form=f"{_PERCENTAGE}, such as 80%", unit="%")] = (
+        ""
+    )
+    """The part of what AWS shows for the account; without it AWS is asked only for the account's other instances."""
     written: tuple[WrittenPlan, ...] = ()
+    """Savings Plans that shiplap.yaml states."""
 
     def problems(self, install: str) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Invalid settings of an install, REGION/NAME: the field as written, and the reason."""

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from shiplap.manifests.decoding import demands
-from shiplap.manifests.times import go_seconds
+from shiplap.manifests.times import GO_DURATION, go_seconds
 from shiplap.policies.policy_settings import PolicySettings
 
 OFF, WHOLE = "off", "whole"
 
 
+_Wait = Annotated[str, demands(pattern=GO_DURATION, form="a duration such as 5m or 1m30s", unit="s")]
+
+
 class GangSettings(
     PolicySettings, msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True
 ):
-    """`gangs` of a cluster in shiplap.yaml: `mode` off|whole, and how long members that do not exist are waited for.
-
-    `set_aside_after` is how long a gang waits before it has room set aside from gangs after it; 0s for never.
-    """
+    """`gangs` of a cluster in shiplap.yaml."""
 
     policy: ClassVar[str] = "gangs"
     leaves_pods_out: ClassVar[bool] = True
 
     mode: Annotated[str, demands(choices=(OFF, WHOLE))] = OFF
-    members_within: str = "5m"
-    set_aside_after: str = "30m"
+    """`whole`: pods of a gang get nodes for as many as must start together, or none."""
+    members_within: _Wait = "5m"
+    """How long members of a gang that do not exist yet are waited for."""
+    set_aside_after: _Wait = "30m"
+    """How long a gang waits before it has room set aside from gangs after it; 0s for never."""
 
     @property
     def is_on(self) -> bool:
@@ -43,14 +45,3 @@ class GangSettings(
     def set_aside_s(self) -> float:
         """After how many seconds a gang has room set aside; 0 for never."""
         return go_seconds(self.set_aside_after)
-
-    def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Invalid settings: the field as written, and the reason."""
-        for field, written in (("membersWithin", self.members_within), ("setAsideAfter", self.set_aside_after)):
-            try:
-                lasts_s = go_seconds(written)
-            except ValueError as error:
-                yield (field,), str(error)
-                continue
-            if lasts_s < 0:
-                yield (field,), f"{written!r} must not be negative"

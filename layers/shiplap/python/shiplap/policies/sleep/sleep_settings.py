@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
+from shiplap.manifests.decoding import demands
 from shiplap.policies.policy_settings import PolicySettings
 from shiplap.policies.sleep.sleep_windows import LONGEST_S, Span, merged, parse_window, spans_of
 
@@ -18,14 +19,14 @@ _SOME_MONDAY = 1_704_067_200.0
 
 
 class WindowSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """A window and what sleeps in it: these NodePools, all armed ones without a name, or the pods of namespaces.
-
-    `when` is in one of the forms of `sleep_windows.FORMS`.
-    """
+    """A window and what sleeps in it: these NodePools, all armed ones without a name, or the pods of namespaces."""
 
     when: str
+    """Days, hours and time zone, in one of the forms of the page on sleep."""
     node_pools: tuple[str, ...] = ()
+    """Names of `sleep.nodePools` that sleep in the window; all without."""
     namespaces: tuple[str, ...] = ()
+    """Namespaces whose pods sleep, instead of NodePools."""
 
     def is_of_pool(self, name: str) -> bool:
         """True if an armed NodePool sleeps in the window."""
@@ -35,23 +36,20 @@ class WindowSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
 class SleepSettings(
     PolicySettings, msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True
 ):
-    """`node_pools` are armed: nodes of no others leave for sleep, and never more than `most_nodes` in one sleep."""
+    """`sleep` of a cluster in shiplap.yaml: what may sleep, and when."""
 
     policy: ClassVar[str] = "sleep"
     leaves_pods_out: ClassVar[bool] = True
 
-    node_pools: tuple[str, ...]
-    most_nodes: int
-    windows: tuple[WindowSettings, ...]
+    node_pools: Annotated[tuple[str, ...], demands(fewest=1)]
+    """NodePools whose nodes may leave for sleep; nodes of no other NodePool leave."""
+    most_nodes: Annotated[int, demands(least=1)]
+    """The most nodes that one sleep may take."""
+    windows: Annotated[tuple[WindowSettings, ...], demands(fewest=1)]
+    """The hours of sleep."""
 
     def problems(self) -> Iterator[tuple[Where, str]]:
         """Invalid settings: the field as written, and the reason."""
-        if not self.node_pools:
-            yield ("nodePools",), "must name at least one NodePool whose nodes may leave"
-        if self.most_nodes < 1:
-            yield ("mostNodes",), f"{self.most_nodes} must be at least 1: the most nodes that one sleep may take"
-        if not self.windows:
-            yield ("windows",), "must hold at least one window"
         for place, window in enumerate(self.windows):
             where = ("windows", place)
             try:
