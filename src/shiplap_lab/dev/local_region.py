@@ -89,6 +89,7 @@ class LocalRegion:
             chaos=elsewhere,
             installs=elsewhere,
             sleep=elsewhere,
+            gangs=elsewhere,
             reserved_instances=elsewhere,
             savings_plans=elsewhere,
         )

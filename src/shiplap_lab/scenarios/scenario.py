@@ -218,7 +218,7 @@ class Scenario(ScenarioPart, frozen=True):
     as many from commands that were given up, beside the one that moves it. No pod may wait longer than
     `patience_minutes`; without them (0) they may until all is well. `devices` are what device plugins report on each
     node some time after it is Ready. `sleep` is that of every cluster, a
-    `ScenarioSleep`. A campaign fails if one of the `constraints`
+    `ScenarioSleep`, and `gangs` the mode of their gangs. A campaign fails if one of the `constraints`
     hardly ever keeps a pod off a node. `ceilings` in dollars are those of the account, which all clusters share.
     `reserved_instances`, by type, are regional Reserved Instances of the account that all clusters count on, and
     `savings_plans` its Savings Plans; where both are written, a seed has either or both.
@@ -254,6 +254,7 @@ class Scenario(ScenarioPart, frozen=True):
     spot_risk: Literal["off", "observe", "prefer"] = "off"
     watched: float = 0.0
     sleep: dict[str, Any] | None = None
+    gangs: Literal["off", "whole"] = "off"
     ceilings: tuple[dict[str, Any], ...] = ()
     reserved_instances: dict[str, int] = {}
     savings_plans: tuple[ScenarioSavingsPlan, ...] = ()
