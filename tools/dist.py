@@ -52,9 +52,10 @@ def build_release(folder: Path) -> list[Path]:
         others.append(pack(folder / f"shiplap-site-{version}.tgz", _tree(site, "shiplap-site"), epoch))
         module = Path(work) / "module"
         # It starts Node.js.
+        from shiplap_cdk.install_document import read  # noqa: PLC0415
         from shiplap_cdk.terraform.module_files import write_module  # noqa: PLC0415
 
-        write_module(EXAMPLE / "shiplap.yaml", module)
+        write_module(read(EXAMPLE / "shiplap.yaml"), module)
         name = f"shiplap-terraform-{EXAMPLE.name}"
         others.append(pack(folder / f"{name}-{version}.tgz", _tree(module, name), epoch))
     archive = others[-1]

@@ -18,7 +18,7 @@ from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
 
 if TYPE_CHECKING:
     from shiplap.manifests.custom_resources import NodePool
-    from shiplap_cli.inputs.manifest_warnings import Supply
+    from shiplap_cli.labels_of_types import Supply
 
 
 class Unread(NamedTuple):

@@ -16,6 +16,7 @@ from shiplap_cdk.constructs.cluster_stack import KUBERNETES_GROUP
 from shiplap_cdk.constructs.function_roles import CLUSTER_FUNCTIONS
 from tests.aws_rules.cloud_assembly import Template
 from tests.infra.synthesised import FUNCTIONS, INSTALL
+from tests.infra.tagged_requests import OURS, REQUESTED, ec2, without
 from tests.permissions.authorizations import ACCOUNT, SHARER, arn, pass_role
 from tests.permissions.evaluator import Request, allowed, concerns, of
 from tests.permissions.recording import KubernetesRequest, Recording
@@ -81,9 +82,6 @@ UNTOLD_OF_CLUSTERS = {
 RBAC = Path(__file__).parents[2] / "docs" / "rbac.yaml"
 NODE_ROLE = f"arn:aws:iam::{ACCOUNT}:role/shiplap/{REGION}/shiplap/shiplap-node-{REGION}-production"
 _ENTRY = arn("eks", REGION, f"access-entry/production/role/{ACCOUNT}/nodes/00c7ab00-0000-4000-8000-000000000000")
-_TAGS = {"shiplap.dev/cluster": "production", "shiplap.dev/nodepool": "general", "shiplap.dev/install": "shiplap"}
-OURS = {f"aws:ResourceTag/{key}": value for key, value in _TAGS.items()}
-REQUESTED = {f"aws:RequestTag/{key}": value for key, value in _TAGS.items()}
 
 
 def _on_profile(action: str, place: str) -> Request:
@@ -187,15 +185,6 @@ def _listed(value: str | list[str]) -> list[str]:
 
 
 # What must not be
-
-
-def ec2(resource: str) -> str:
-    return arn("ec2", REGION, resource)
-
-
-def without(context: dict[str, str], key: str, value: str | None = None) -> dict[str, str]:
-    kept = {name: found for name, found in context.items() if not name.endswith(key)}
-    return kept | ({name: value for name in context if name.endswith(key)} if value else {})
 
 
 FOREIGN = {

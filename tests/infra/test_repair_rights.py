@@ -10,7 +10,7 @@ pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from tests.infra.roles_of_options import PLAIN, roles_of, written
 from tests.infra.synthesised import FUNCTIONS
-from tests.infra.test_permissions import OURS, ec2, without
+from tests.infra.tagged_requests import OURS, ec2, without
 from tests.permissions.evaluator import allowed, of
 
 pytestmark = pytest.mark.thorough

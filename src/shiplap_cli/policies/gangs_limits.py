@@ -15,7 +15,7 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.files.documents import Document
 from shiplap.manifests.tiers import expand
 from shiplap.scheduling.model.pod_classes import node_terms
-from shiplap_cli.inputs.manifest_warnings import Supply
+from shiplap_cli.labels_of_types import Supply
 from shiplap_cli.policies.gangs_files import WrittenGang, written_gangs
 
 _NVIDIA = "nvidia.com/gpu"

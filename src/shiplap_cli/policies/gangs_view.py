@@ -24,7 +24,7 @@ from shiplap_cli.policy_views import FeatureObjects, OptionalKind, PolicyView
 
 if TYPE_CHECKING:
     from shiplap.manifests.custom_resources import NodePool
-    from shiplap_cli.inputs.manifest_warnings import Supply
+    from shiplap_cli.labels_of_types import Supply
 
 
 class GangsView(PolicyView):

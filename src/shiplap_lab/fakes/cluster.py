@@ -26,6 +26,7 @@ from shiplap.kubernetes.related_objects import (
     PersistentVolumeClaim,
     ReplicaSet,
     ReplicationController,
+    RolledWorkload,
     Scalable,
     ScalableName,
     Service,
@@ -46,7 +47,6 @@ from shiplap.kubernetes.request_bodies import (
     registration_patch,
     template_patch,
 )
-from shiplap.kubernetes.rolled_workloads import RolledWorkload
 from shiplap.ports import (
     MANIFEST_KINDS,
     CustomKind,

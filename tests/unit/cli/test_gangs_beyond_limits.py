@@ -15,7 +15,7 @@ MINIMUM = "shiplap.dev/gang-minimum"
 SAID = "its 4 members request nvidia.com/gpu 32 together, the limit of NodePool train is 16"
 
 
-def pool(name: str = "train", gpus: str = "", *families: str, **template: Any) -> dict[str, Any]:
+def gpu_pool(name: str = "train", gpus: str = "", *families: str, **template: Any) -> dict[str, Any]:
     rule = {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": list(families or ("g6",))}
     made = changed(NODE_POOL, "metadata.name", name)
     made = changed(made, "spec.template.spec.requirements", [rule])
@@ -77,16 +77,16 @@ KINDS = [
 
 @pytest.mark.parametrize("written", KINDS, ids=lambda written: str(written["kind"]))
 def test_a_limit_below_what_a_gang_needs_is_said(tmp_path: Path, shiplap: Shiplap, written: dict[str, Any]) -> None:
-    (warning,) = warned(shiplap, tmp_path, pool(gpus="16"), written)
+    (warning,) = warned(shiplap, tmp_path, gpu_pool(gpus="16"), written)
     assert (warning["document"], warning["field"]) == (f"{written['kind']}/train", "spec")
     assert SAID in warning["reason"]
-    assert warned(shiplap, tmp_path, pool(gpus="32"), written) == []
+    assert warned(shiplap, tmp_path, gpu_pool(gpus="32"), written) == []
 
 
 def test_only_so_many_members_as_are_needed_count(tmp_path: Path, shiplap: Shiplap) -> None:
-    assert warned(shiplap, tmp_path, pool(gpus="16"), job(minimum=2)) == []
-    assert warned(shiplap, tmp_path, pool(gpus="16"), job(minimum=None)) == []
-    assert warned(shiplap, tmp_path, pool(gpus="16"), job(minimum=3)) != []
+    assert warned(shiplap, tmp_path, gpu_pool(gpus="16"), job(minimum=2)) == []
+    assert warned(shiplap, tmp_path, gpu_pool(gpus="16"), job(minimum=None)) == []
+    assert warned(shiplap, tmp_path, gpu_pool(gpus="16"), job(minimum=3)) != []
 
 
 def test_a_pod_group_says_how_many_are_needed(tmp_path: Path, shiplap: Shiplap) -> None:
@@ -95,28 +95,28 @@ def test_a_pod_group_says_how_many_are_needed(tmp_path: Path, shiplap: Shiplap) 
         item["metadata"] = {**item["metadata"], "labels": {"scheduling.x-k8s.io/pod-group": "train"}}
     for number, said in ((2, False), (4, True)):
         group = thing("scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=number)
-        assert bool(warned(shiplap, tmp_path, pool(gpus="16"), group, *members)) == said
+        assert bool(warned(shiplap, tmp_path, gpu_pool(gpus="16"), group, *members)) == said
 
 
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (pool("other"), False),
-        (pool("other", "", "m5"), True),
-        (pool("other", "16"), False),
-        (pool("other", "8"), True),
-        (pool("other", taints=[{"key": "for", "value": "web", "effect": "NoSchedule"}]), True),
+        (gpu_pool("other"), False),
+        (gpu_pool("other", "", "m5"), True),
+        (gpu_pool("other", "16"), False),
+        (gpu_pool("other", "8"), True),
+        (gpu_pool("other", taints=[{"key": "for", "value": "web", "effect": "NoSchedule"}]), True),
     ],
 )
 def test_a_second_pool_counts_where_it_may_have_members(
     tmp_path: Path, shiplap: Shiplap, other: dict[str, Any], said: bool
 ) -> None:
-    assert bool(warned(shiplap, tmp_path, pool(gpus="16"), other, job())) == said
+    assert bool(warned(shiplap, tmp_path, gpu_pool(gpus="16"), other, job())) == said
 
 
 def test_a_pool_that_members_do_not_select_does_not_count(tmp_path: Path, shiplap: Shiplap) -> None:
     apart = job(nodeSelector={"for": "train"})
-    mine, other = pool(gpus="16", labels={"for": "train"}), pool("other", labels={"for": "web"})
+    mine, other = gpu_pool(gpus="16", labels={"for": "train"}), gpu_pool("other", labels={"for": "web"})
     assert len(warned(shiplap, tmp_path, mine, other, apart)) == 1
     assert warned(shiplap, tmp_path, mine, other, job()) == []
 
@@ -133,5 +133,5 @@ def test_a_pool_that_members_do_not_select_does_not_count(tmp_path: Path, shipla
 )
 def test_what_cannot_be_read_hides_no_neighbour(tmp_path: Path, shiplap: Shiplap, broken: dict[str, Any]) -> None:
     other = {**broken, "metadata": {"name": "broken"}}
-    (warning,) = warned(shiplap, tmp_path, pool(gpus="16"), other, job())
+    (warning,) = warned(shiplap, tmp_path, gpu_pool(gpus="16"), other, job())
     assert SAID in warning["reason"]

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.test_disrupt_command import Files, node, pod
+from tests.unit.cli.disrupted_files import Files
+from tests.unit.cli.disrupted_files import disrupted_node as node
+from tests.unit.cli.disrupted_files import disrupted_pod as pod
 
 KUEUE = {"labels": {"kueue.x-k8s.io/pod-group-name": "train"}}
 PLUGINS = {"labels": {"scheduling.x-k8s.io/pod-group": "train"}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.disruption.repair.reboots import (
     LEAVE_S,
@@ -20,19 +21,19 @@ from shiplap.disruption.repair.reboots import (
     next_step,
     recent,
 )
-from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, NodeSpec, NodeStatus, NodeSystemInfo, ObjectMeta
+from shiplap.kubernetes.objects import Node, NodeSystemInfo
 from shiplap.kubernetes.taints import REBOOTING
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, Reboots
 from tests.builders.claims import running_claim
+from tests.builders.nodes import node
 
 NOW = 1_700_000_000.0
 
 
-def node(boot: str = "one", *, fenced: bool = False, initialized: bool = True) -> Node:
-    marks = {labels.REGISTERED: "true"} | ({labels.INITIALIZED: "true"} if initialized else {})
-    status = NodeStatus(node_info=NodeSystemInfo(boot))
-    return Node(ObjectMeta("node-a", labels=marks), NodeSpec(taints=(REBOOTING,) if fenced else ()), status)
+def booted(boot: str = "one", *, fenced: bool = False, initialized: bool = True) -> Node:
+    taints = (REBOOTING,) if fenced else ()
+    made = node("node-a", pool="general", initialized=initialized, ready=None, taints=taints)
+    return replace(made, status=replace(made.status, node_info=NodeSystemInfo(boot)))
 
 
 def rebooting(*, at: float = NOW, sent_at: float = 0.0, boot: str = "", **fields: Any) -> NodeClaim:
@@ -40,22 +41,22 @@ def rebooting(*, at: float = NOW, sent_at: float = 0.0, boot: str = "", **fields
     return running_claim("a", **known | fields)
 
 
-FENCED = node(fenced=True, initialized=False)
+FENCED = booted(fenced=True, initialized=False)
 
 
 @pytest.mark.parametrize(
     ("claim", "seen", "after_s", "must_leave", "step"),
     [
-        (rebooting(), node(), 0.0, True, RebootStep.FENCE),
-        (rebooting(), node(fenced=True), 0.0, True, RebootStep.FENCE),
-        (rebooting(), node(initialized=False), 0.0, True, RebootStep.FENCE),
+        (rebooting(), booted(), 0.0, True, RebootStep.FENCE),
+        (rebooting(), booted(fenced=True), 0.0, True, RebootStep.FENCE),
+        (rebooting(), booted(initialized=False), 0.0, True, RebootStep.FENCE),
         (rebooting(), FENCED, 0.0, True, RebootStep.EMPTY),
         (rebooting(), FENCED, 0.0, False, RebootStep.SEND),
         (rebooting(), FENCED, LEAVE_S - 1, True, RebootStep.EMPTY),
         (rebooting(), FENCED, LEAVE_S, True, RebootStep.SEND),
         (rebooting(), FENCED, LEAVE_S + SEND_S - 1, True, RebootStep.SEND),
         (rebooting(), FENCED, LEAVE_S + SEND_S, False, RebootStep.REPLACE),
-        (rebooting(), node("", fenced=True, initialized=False), 0.0, False, RebootStep.REPLACE),
+        (rebooting(), booted("", fenced=True, initialized=False), 0.0, False, RebootStep.REPLACE),
     ],
 )
 def test_pods_leave_before_ec2_is_asked(
@@ -71,11 +72,11 @@ def test_pods_leave_before_ec2_is_asked(
         (FENCED, 1.0, "", RebootStep.WAIT),
         (FENCED, RETURN_S - 1, "", RebootStep.WAIT),
         (FENCED, RETURN_S, "", RebootStep.REPLACE),
-        (node("", fenced=True, initialized=False), 1.0, "", RebootStep.WAIT),
-        (node("two", fenced=True, initialized=False), 1.0, "NodeNotReady", RebootStep.OPEN),
-        (node("two", initialized=False), 1.0, "NodeNotReady", RebootStep.WAIT),
-        (node("two", initialized=False), RETURN_S, "ResourceNotRegistered", RebootStep.REPLACE),
-        (node("two", initialized=False), RETURN_S, "", RebootStep.FINISH),
+        (booted("", fenced=True, initialized=False), 1.0, "", RebootStep.WAIT),
+        (booted("two", fenced=True, initialized=False), 1.0, "NodeNotReady", RebootStep.OPEN),
+        (booted("two", initialized=False), 1.0, "NodeNotReady", RebootStep.WAIT),
+        (booted("two", initialized=False), RETURN_S, "ResourceNotRegistered", RebootStep.REPLACE),
+        (booted("two", initialized=False), RETURN_S, "", RebootStep.FINISH),
     ],
 )
 def test_a_node_is_back_with_another_boot_and_all_it_had(
@@ -87,11 +88,11 @@ def test_a_node_is_back_with_another_boot_and_all_it_had(
 
 def test_two_reboots_within_a_day_are_all_that_a_node_gets() -> None:
     claim = running_claim("a", reboots_at=(NOW,))
-    assert may_reboot(claim, node(), NOW)
+    assert may_reboot(claim, booted(), NOW)
     twice = running_claim("a", reboots_at=(NOW, NOW + 60))
-    assert not may_reboot(twice, node(), NOW + 120)
-    assert not may_reboot(twice, node(), NOW + REMEMBERED_S - 1)
-    assert may_reboot(twice, node(), NOW + REMEMBERED_S)
+    assert not may_reboot(twice, booted(), NOW + 120)
+    assert not may_reboot(twice, booted(), NOW + REMEMBERED_S - 1)
+    assert may_reboot(twice, booted(), NOW + REMEMBERED_S)
     assert recent(twice.reboots, NOW + REMEMBERED_S) == (NOW + 60,)
 
 
@@ -99,11 +100,11 @@ def test_two_reboots_within_a_day_are_all_that_a_node_gets() -> None:
     ("claim", "seen"),
     [
         (running_claim("a"), None),
-        (running_claim("a"), node("")),
-        (running_claim("a", state=ClaimState.REGISTERED), node()),
-        (running_claim("a", state=ClaimState.DISRUPTING), node()),
-        (running_claim("a", state=ClaimState.DRAINING), node()),
-        (rebooting(), node()),
+        (running_claim("a"), booted("")),
+        (running_claim("a", state=ClaimState.REGISTERED), booted()),
+        (running_claim("a", state=ClaimState.DISRUPTING), booted()),
+        (running_claim("a", state=ClaimState.DRAINING), booted()),
+        (rebooting(), booted()),
     ],
 )
 def test_a_node_that_was_never_in_service_or_shows_no_boot_is_not_rebooted(claim: NodeClaim, seen: Node | None) -> None:
@@ -126,11 +127,11 @@ def test_only_a_node_in_service_is_rebooting() -> None:
 def test_a_forgotten_reboot_shows_by_its_node() -> None:
     claim = running_claim("a")
     assert is_left_over(claim, FENCED)
-    assert is_left_over(claim, node(fenced=True))
-    assert is_left_over(claim, node(initialized=False))
-    assert not is_left_over(claim, node())
+    assert is_left_over(claim, booted(fenced=True))
+    assert is_left_over(claim, booted(initialized=False))
+    assert not is_left_over(claim, booted())
     assert not is_left_over(rebooting(), FENCED)
-    assert not is_left_over(running_claim("a", state=ClaimState.REGISTERED), node(initialized=False))
+    assert not is_left_over(running_claim("a", state=ClaimState.REGISTERED), booted(initialized=False))
 
 
 def test_the_words_have_the_number_the_cause_and_the_end() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiplap.kubernetes.rolled_workloads import RollingUpdate, amount_of, surge_and_unavailable
+from shiplap.kubernetes.related_objects import RollingUpdate, amount_of, surge_and_unavailable
 from shiplap_lab.cluster_simulator.workloads.deployment_rollout import SetSize, next_sizes
 
 

@@ -15,6 +15,7 @@ from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.scenarios.workload import create_object
 from tests.integration.lab.http_requests import HttpRequests
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, changed
 
 ENDPOINTS = {"two-pools": "http://127.0.0.1:1", "tiers": "http://127.0.0.1:2"}
 
@@ -24,9 +25,8 @@ def play() -> Play:
     return load("flex-first")
 
 
-def node_class(role: str, **metadata: str) -> dict[str, Any]:
-    metadata = {"name": "own", **metadata}
-    return {"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": metadata, "spec": {"role": role}}
+def own_class(role: str, **metadata: str) -> dict[str, Any]:
+    return changed(changed(EC2_NODE_CLASS, "metadata", {"name": "own", **metadata}), "spec", {"role": role})
 
 
 @pytest.mark.parametrize("live", [False, True])
@@ -66,14 +66,14 @@ def test_an_object_of_the_scenario_replaces_the_common_one_of_its_name(play: Pla
 
 
 def test_kubectl_is_told_of_a_role_that_does_not_exist() -> None:
-    roles = node_roles([node_class("b"), node_class("a"), node_class(""), {"kind": "NodePool", "spec": {"role": "x"}}])
+    roles = node_roles([own_class("b"), own_class("a"), own_class(""), {"kind": "NodePool", "spec": {"role": "x"}}])
     assert roles == ("a", "b")
     with KubeHttpServer(ApiServer(FakeClock()), warns=lambda item: warning_of_role(item, roles)) as http:
         requests = HttpRequests(http.endpoint)
         where = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
-        assert requests.ask("POST", where, node_class("a"))[0] == 201
+        assert requests.ask("POST", where, own_class("a"))[0] == 201
         assert requests.warnings == []
-        assert requests.ask("POST", where, node_class("mine", name="other"))[0] == 201
+        assert requests.ask("POST", where, own_class("mine", name="other"))[0] == 201
         assert requests.ask("GET", f"{where}/other")[0] == 200
         requests.pool.close()
     (warning,) = requests.warnings

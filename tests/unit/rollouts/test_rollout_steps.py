@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from shiplap.kubernetes.objects import OwnerReference, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, PodDisruptionBudgetStatus
-from shiplap.kubernetes.rolled_workloads import REVISION, RolledWorkload
+from shiplap.kubernetes.related_objects import REVISION, RolledWorkload
 from shiplap.policies.rollouts.rollout_steps import (
     RESTARTED_FOR,
     PodOwners,
@@ -20,15 +21,21 @@ from shiplap.policies.rollouts.rollout_steps import (
     restarted_for,
     step_of,
 )
+from tests.builders.pods import pod
 
 SELECTOR = {"matchLabels": {"app": "web"}}
 OWNER = {"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}
 
 
-def pod(**metadata: Any) -> Pod:
-    known = {"name": "web-1-a", "namespace": "shop", "labels": {"app": "web"}, "ownerReferences": [OWNER]}
-    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    return msgspec.convert({"metadata": {**known, **metadata}, "status": ready}, Pod)
+member = partial(
+    pod,
+    "web-1-a",
+    namespace="shop",
+    labels={"app": "web"},
+    phase="Running",
+    ready=True,
+    metadata={"ownerReferences": [OWNER]},
+)
 
 
 def workload(
@@ -55,8 +62,8 @@ def step(
     of: Pod | None = None,
     set_revision: str = "4",
 ) -> StepTaken:
-    owners = PodOwners(controller_of(pod().metadata), workload(revision=set_revision), deployment)
-    return step_of(of or pod(), owners, "claim-a", budgets=budgets, going=going)
+    owners = PodOwners(controller_of(member().metadata), workload(revision=set_revision), deployment)
+    return step_of(of or member(), owners, "claim-a", budgets=budgets, going=going)
 
 
 def test_the_last_pod_is_not_evicted() -> None:
@@ -155,25 +162,27 @@ def test_a_template_names_the_newest_claims_only() -> None:
 
 
 def test_owners_that_are_gone_or_no_deployment() -> None:
-    gone = PodOwners(controller_of(pod().metadata))
-    assert step_of(pod(), gone, "claim-a", budgets=(), going=1).step is RolloutStep.EVICT
+    gone = PodOwners(controller_of(member().metadata))
+    assert step_of(member(), gone, "claim-a", budgets=(), going=1).step is RolloutStep.EVICT
     bare = PodOwners()
-    assert step_of(pod(), bare, "claim-a", budgets=(), going=1) == StepTaken(RolloutStep.UNABLE, "no Deployment has it")
+    assert step_of(member(), bare, "claim-a", budgets=(), going=1) == StepTaken(
+        RolloutStep.UNABLE, "no Deployment has it"
+    )
     reference = OwnerReference("StatefulSet", "web", "s", controller=True)
     alone, three = (PodOwners(reference, workload(number)) for number in (1, 3))
-    taken = step_of(pod(), alone, "claim-a", budgets=(), going=1)
+    taken = step_of(member(), alone, "claim-a", budgets=(), going=1)
     assert taken == StepTaken(RolloutStep.UNABLE, "StatefulSet shop/web has no surge")
-    assert step_of(pod(), three, "claim-a", budgets=(), going=1).step is RolloutStep.EVICT
+    assert step_of(member(), three, "claim-a", budgets=(), going=1).step is RolloutStep.EVICT
 
 
 def test_a_pod_that_names_an_owner_which_does_not_select_it_restarts_nothing() -> None:
-    taken = step(workload(), of=pod(labels={"app": "hostile"}))
+    taken = step(workload(), of=member(labels={"app": "hostile"}))
     assert taken == StepTaken(RolloutStep.UNABLE, "Deployment shop/web does not select it")
-    assert step(workload(), of=pod(namespace="other")).step is RolloutStep.UNABLE
+    assert step(workload(), of=member(namespace="other")).step is RolloutStep.UNABLE
     wrong = {"matchExpressions": [{"key": "app", "operator": "Is"}]}
     assert step(workload(selector=wrong)).step is RolloutStep.UNABLE
 
 
 def test_an_owner_that_cannot_be_read_keeps_its_pod() -> None:
-    taken = step_of(pod(), PodOwners(problem="may not be read"), "claim-a", budgets=(), going=1)
+    taken = step_of(member(), PodOwners(problem="may not be read"), "claim-a", budgets=(), going=1)
     assert taken == StepTaken(RolloutStep.STUCK, "may not be read")

@@ -22,7 +22,8 @@ from shiplap.manifests.files.manifest_folders import (
     unapplied_kustomizations,
 )
 from shiplap_cli.commands.validate.judged_settings import SETTINGS, JudgedSettings, judge_settings
-from shiplap_cli.inputs.manifest_warnings import Supply, manifest_warnings
+from shiplap_cli.inputs.manifest_warnings import manifest_warnings
+from shiplap_cli.labels_of_types import Supply
 from shiplap_cli.output import Format, MarkdownFile, Output, counted, emit, fail, write_page
 from shiplap_cli.policy_views import checked_by_features, warned_by_features
 from shiplap_lab.catalogue import embedded

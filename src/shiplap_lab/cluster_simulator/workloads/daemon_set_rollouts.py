@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod, is_ready
-from shiplap.kubernetes.rolled_workloads import amount_of
+from shiplap.kubernetes.related_objects import amount_of
 from shiplap_lab.api_server.changelog import Object
 from shiplap_lab.cluster_simulator.controllers import belongs, wanted_node
 from shiplap_lab.cluster_simulator.workloads.controller_client import ControllerClient, is_active

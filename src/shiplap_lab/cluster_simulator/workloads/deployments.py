@@ -8,7 +8,7 @@ import msgspec
 
 from shiplap.errors import ObjectConflict
 from shiplap.kubernetes.objects import Pod, is_ready
-from shiplap.kubernetes.rolled_workloads import REVISION, surge_and_unavailable
+from shiplap.kubernetes.related_objects import REVISION, surge_and_unavailable
 from shiplap.kubernetes.timestamps import epoch
 from shiplap_lab.api_server.changelog import Object
 from shiplap_lab.cluster_simulator.workloads.condition_lists import Condition, condition_of, renewed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from shiplap.kubernetes.objects import LabelSelector
-from shiplap.kubernetes.rolled_workloads import UpdateStrategy
+from shiplap.kubernetes.related_objects import UpdateStrategy
 
 NO_SELECTOR = LabelSelector()
 

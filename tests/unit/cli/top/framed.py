@@ -5,6 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
+from shiplap.instances.catalog.type_catalog import Offering
+from shiplap.instances.offerings.node_prices import NodePrices
+from shiplap_cli.commands.top.followed_cluster import FollowedCluster
+from shiplap_cli.inputs.cluster_events import ClusterEvent
 
 GIB = 2**30
 
@@ -45,3 +49,13 @@ THREE = cluster(
     ),
     waiting=2,
 )
+
+
+PRICES = NodePrices(others={"m5.large": (Offering("z", "on-demand", 0.1),)})
+
+
+def followed(*seen: ClusterEvent) -> FollowedCluster:
+    following = FollowedCluster("prod", lambda _region: (PRICES, ""))
+    for item in seen:
+        following.apply(item)
+    return following

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from shiplap.drawing.capture import picture_of_cluster
 from shiplap.drawing.picture import ClusterPicture, NodePictureState
-from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import ClaimState
@@ -21,21 +20,13 @@ from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, Objec
 from tests.builders.claims import node_claim
 from tests.builders.nodes import node
 from tests.builders.pods import pod
+from tests.unit.cli.top.framed import NOON, PRICES, followed
 
-NOW = 1_767_268_800.0
 BORN = {"creationTimestamp": "2026-01-01T11:00:00Z"}
-PRICES = NodePrices(others={"m5.large": (Offering("z", "on-demand", 0.1),)})
-
-
-def followed(*seen: ClusterEvent) -> FollowedCluster:
-    following = FollowedCluster("prod", lambda _region: (PRICES, ""))
-    for item in seen:
-        following.apply(item)
-    return following
 
 
 def drawn(*seen: ClusterEvent) -> ClusterPicture:
-    return followed(*seen).picture(NOW)
+    return followed(*seen).picture(NOON)
 
 
 claim = partial(node_claim, cluster="prod", node_pool="general", hourly=0.03, state=ClaimState.LAUNCHED)
@@ -89,7 +80,7 @@ def test_it_is_ready_when_each_kind_was_listed_or_is_denied() -> None:
     assert followed(*LISTED).ready
     denied = followed(LISTED[0], SourceProblem("pods", "not permitted"))
     assert denied.ready
-    assert denied.picture(NOW).missing == ("not permitted",)
+    assert denied.picture(NOON).missing == ("not permitted",)
 
 
 def test_what_can_be_seen_again_is_not_missing() -> None:
@@ -106,13 +97,13 @@ def test_prices_are_asked_for_once_for_each_region_and_what_they_assume_is_said(
     following = FollowedCluster("prod", prices)
     for seen in LISTED:
         following.apply(seen)
-    assert following.picture(NOW).missing == ("nodes do not say their Region",)
+    assert following.picture(NOON).missing == ("nodes do not say their Region",)
     there = node("c", instance_type="m5.large", zone="z")
     marks = there.metadata.labels | {"topology.kubernetes.io/region": "eu-west-1"}
     following.apply(ObjectChanged("nodes", replace(there, metadata=replace(there.metadata, labels=marks))))
-    following.picture(NOW)
+    following.picture(NOON)
     following.apply(ObjectsListed("nodes", (replace(there, metadata=replace(there.metadata, labels=marks)),)))
-    assert following.picture(NOW).missing == ()
+    assert following.picture(NOON).missing == ()
     assert asked == ["", "eu-west-1"]
 
 
@@ -146,7 +137,7 @@ def test_any_order_of_changes_gives_the_picture_of_what_is_there(changes: list[C
     for number, seen in enumerate(changes):
         following.apply(seen)
         if number in looks:
-            following.picture(NOW)
+            following.picture(NOON)
         if isinstance(seen, ObjectsListed):
             there: dict[str, Any] = nodes if seen.kind == "nodes" else pods
             there.clear()
@@ -156,8 +147,8 @@ def test_any_order_of_changes_gives_the_picture_of_what_is_there(changes: list[C
             there.pop(seen.object.metadata.name, None)
             if not seen.gone:
                 there[seen.object.metadata.name] = seen.object
-    picture = following.picture(NOW)
-    expected = picture_of_cluster("prod", NOW, list(nodes.values()), pods.values(), (), PRICES)
+    picture = following.picture(NOON)
+    expected = picture_of_cluster("prod", NOON, list(nodes.values()), pods.values(), (), PRICES)
     assert picture.nodes == expected.nodes
     assert sorted(item.name for item in picture.pending) == sorted(item.name for item in expected.pending)
 
@@ -168,7 +159,7 @@ def test_nodes_are_drawn_by_their_claims_whichever_comes_first() -> None:
     assert after == before
     whole = picture_of_cluster(
         "prod",
-        NOW,
+        NOON,
         [node("a", instance_type="m5.large", zone="z"), node("b", instance_type="m5.large", zone="z")],
         [pod("x", "500m", node="a"), pod("y", "500m", phase="Running", metadata=BORN)],
         claims.claims,
@@ -186,15 +177,15 @@ def test_a_claim_that_is_over_or_whose_node_has_come_is_drawn_no_more() -> None:
     following = followed(
         *LISTED, ClaimsRead((there(name="c-1", node_name="a", tier=2), claim(name="c-2", instance_id="i-2")))
     )
-    assert len(following.picture(NOW).nodes) == 3
+    assert len(following.picture(NOON).nodes) == 3
     following.apply(ClaimsRead((there(name="c-2", node_name="b", tier=1),)))
-    found = following.picture(NOW).nodes
+    found = following.picture(NOON).nodes
     assert [(item.name, item.tier) for item in found] == [("a", 0), ("b", 1)]
     following.apply(ObjectChanged("nodes", node("b", instance_type="m5.large", zone="z"), gone=True))
-    assert [item.name for item in following.picture(NOW).nodes] == ["a", "b"]
-    assert following.picture(NOW).nodes[1].state is NodePictureState.STARTING
+    assert [item.name for item in following.picture(NOON).nodes] == ["a", "b"]
+    assert following.picture(NOON).nodes[1].state is NodePictureState.STARTING
     following.apply(ClaimsRead(()))
-    assert [item.name for item in following.picture(NOW).nodes] == ["a"]
+    assert [item.name for item in following.picture(NOON).nodes] == ["a"]
 
 
 def test_trouble_with_claims_does_not_keep_a_picture_waiting() -> None:
@@ -203,6 +194,6 @@ def test_trouble_with_claims_does_not_keep_a_picture_waiting() -> None:
     for item in LISTED:
         following.apply(item)
     assert following.ready
-    assert following.picture(NOW).missing == ("refused",)
+    assert following.picture(NOON).missing == ("refused",)
     following.apply(SourceProblem("claims", ""))
-    assert following.picture(NOW).missing == ()
+    assert following.picture(NOON).missing == ()

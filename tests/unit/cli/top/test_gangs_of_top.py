@@ -8,7 +8,7 @@ from shiplap_cli.commands.top.followed_cluster import FollowedCluster
 from shiplap_cli.inputs.cluster_events import ObjectChanged, ObjectsListed
 from tests.builders.nodes import node
 from tests.builders.pods import pod
-from tests.unit.cli.top.test_following import NOW, followed
+from tests.unit.cli.top.framed import NOON, followed
 
 
 def member(number: int, total: int = 4, group: str = "train", **fields: str) -> Pod:
@@ -22,7 +22,7 @@ def of(*pods: Pod) -> FollowedCluster:
 
 
 def groups(following: FollowedCluster) -> dict[str, str]:
-    pending: tuple[PendingPicture, ...] = following.picture(NOW).pending
+    pending: tuple[PendingPicture, ...] = following.picture(NOON).pending
     return {each.name: each.group for each in pending}
 
 

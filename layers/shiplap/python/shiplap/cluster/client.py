@@ -29,6 +29,7 @@ from shiplap.kubernetes.related_objects import (
     PersistentVolumeClaim,
     ReplicaSet,
     ReplicationController,
+    RolledWorkload,
     Scalable,
     ScalableName,
     Service,
@@ -52,7 +53,6 @@ from shiplap.kubernetes.request_bodies import (
     registration_patch,
     template_patch,
 )
-from shiplap.kubernetes.rolled_workloads import RolledWorkload
 from shiplap.ports import (
     MANIFEST_KINDS,
     CustomKind,

@@ -14,11 +14,11 @@ from shiplap.kubernetes.reading import Reader, Unreadable
 from shiplap.kubernetes.related_objects import (
     Lease,
     PersistentVolumeClaim,
+    RolledWorkload,
     Scalable,
     ScalableName,
     VolumeAttachment,
 )
-from shiplap.kubernetes.rolled_workloads import RolledWorkload
 from shiplap.scheduling.model.snapshot import ClusterView
 
 

@@ -19,8 +19,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, OwnerReference, Pod, is_ready
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
-from shiplap.kubernetes.related_objects import ScalableName
-from shiplap.kubernetes.rolled_workloads import RolledWorkload
+from shiplap.kubernetes.related_objects import RolledWorkload, ScalableName
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.rollouts.rollout_steps import (
     PodOwners,

@@ -19,8 +19,7 @@ from shiplap.kubernetes.pod_disruption_budgets import (
     computed_counts,
     eviction_refusal,
 )
-from shiplap.kubernetes.related_objects import SCALABLE_PLURALS
-from shiplap.kubernetes.rolled_workloads import REVISION, RolledWorkload, surge_and_unavailable
+from shiplap.kubernetes.related_objects import REVISION, SCALABLE_PLURALS, RolledWorkload, surge_and_unavailable
 from shiplap.kubernetes.selectors import matches
 
 RESTARTED_FOR = "shiplap.dev/restarted-for"
