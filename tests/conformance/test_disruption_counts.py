@@ -9,7 +9,7 @@ from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.manifests.nodeclaim import ClaimState, Reboots
 from tests.builders.nodes import node as foreign_node
 from tests.builders.pods import pod_on
 from tests.builders.pools import pool, rule
@@ -280,3 +280,17 @@ def test_a_claim_has_the_deadline_that_it_says_itself() -> None:
     wanted = pool("default", ON_DEMAND, rule("gone", "DoesNotExist"))
     verdict = disrupted(node, pods=[pod_on("p", "a", metadata=PROTECTED)], pools=[wanted], types=BOTH)
     assert verdict.command.reason is Reason.DRIFTED
+
+
+def test_a_node_that_is_rebooted_stays_says_why_and_uses_up_the_budget() -> None:
+    sick = small("x", initialized=False)
+    assert sick.claim is not None
+    under_way = Reboots((NOW - 60,), "its condition Ready has been False", "one", NOW)
+    restarting = Standing(sick.node, replace(sick.claim, state=ClaimState.INITIALIZED, reboots=under_way))
+    others = [small("a"), small("b")]
+    verdict = disrupted(*others, restarting, pools=[pool(budgets=[{"nodes": "1"}])], types=BOTH)
+    assert verdict.removed == set()
+    assert "allows 1 of 3 nodes at a time, 1 is leaving or not ready" in verdict.blocked("a")
+    assert verdict.blocked("x").startswith("is rebooted since ")
+    assert "(reboot 1 of 2 a day): its condition Ready has been False; it is replaced unless" in verdict.blocked("x")
+    assert len(disrupted(*others, pools=[pool(budgets=[{"nodes": "1"}])], types=BOTH).removed) == 1
