@@ -7,6 +7,7 @@ the rest (network, access, retention) shapes the stack.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +16,10 @@ import msgspec
 from shiplap.aws.instance_profiles import identity_path, role_name
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.instances.catalog.ami_families import family_of
-from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
-from shiplap.manifests.decoding import MISSING, Problem, decode, field_name
+from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
+from shiplap.manifests.decoding import MISSING, UNKNOWN, Problem, decode, field_name
 from shiplap.manifests.decoding import Path as Where
-from shiplap.manifests.files.documents import Document, read_documents
+from shiplap.manifests.files.documents import Document, read_documents, text_of
 from shiplap.manifests.files.loading import ManifestReport, inspect_documents
 from shiplap.manifests.files.manifest_folders import FoundDocuments, find_documents
 from shiplap.manifests.validation.nodeclass_rules import is_role_name, not_a_role
@@ -197,7 +198,8 @@ def inspect_install(path: Path) -> ReadInstall:
         InvalidInput: the file cannot be read or is not YAML.
     """
     source = _document_in(path)
-    install, problems = decode(source.data, written_install())
+    install, unplaced = decode(source.data, written_install())
+    problems = [(where, _placed(where, reason)) for where, reason in unplaced]
     refused = {where for where, _ in problems}
     readable = install or _readable(source.data, refused)
     folders = _ManifestFolders(path.parent)
@@ -225,10 +227,29 @@ def _document_in(path: Path) -> Document:
     if not _is_there(path):
         wanted = "`shiplap init` writes a first one; or name another (--settings, or `npx cdk -c settings=PATH`)"
         raise InvalidInput(str(path), f"does not exist; {wanted}")
-    found = read_documents(path)
+    try:
+        found = read_documents(path)
+    except InvalidInput as error:
+        if not path.is_file() or "{{" not in text_of(path):
+            raise
+        reason = f"is a template, not YAML: render it first, or quote what has braces ({error.reason})"
+        raise InvalidInput(str(path), reason, line=error.line) from error
     if len(found) != 1:
         raise InvalidInput(str(path), f"expected one document, found {len(found)}")
     return found[0]
+
+
+def _placed(where: Where, reason: str) -> str:
+    """The reason against a field; where a field is Karpenter's, with the kind that has it."""
+    kinds = [kind for kind in (NodePool, EC2NodeClass) if reason == UNKNOWN and where[-1] in _fields_of(kind)]
+    return f"{reason}; it belongs to the manifests, it is one of kind {kinds[0].__name__}" if kinds else reason
+
+
+@cache
+def _fields_of(kind: type) -> frozenset[str]:
+    """The names of all fields of a manifest, at any depth."""
+    parts = msgspec.json.schema(kind)["$defs"].values()
+    return frozenset(name for part in parts for name in part.get("properties", ()))
 
 
 def _is_there(path: Path) -> bool:

@@ -61,6 +61,9 @@ def _region_problems(install: InstallDocument) -> Iterator[Problem]:
     """Of the Region itself, and of what it lacks and the file asks for."""
     region = install.region
     if not exists(region):
+        if "$" in region or "{{" in region:
+            yield ("region",), f"{region!r} holds a variable that nobody fills in here: write the Region"
+            return
         near = f"the nearest are {', '.join(names)}" if (names := nearest(region)) else "for example eu-west-1"
         newer = f"if AWS has opened it since, install a newer botocore than {botocore.__version__}"
         yield ("region",), f"{region!r} is not a Region, {near}; {newer}"

@@ -25,6 +25,7 @@ from shiplap_cli.labels_of_types import Supply
 _CAPACITY_TYPES = frozenset({"on-demand", "spot", "reserved"})
 _SYSTEMS = frozenset({"linux", "windows"})
 _SPELLED = {"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "i386": "amd64", "aarch64": "arm64", "arm": "arm64"}
+NO_NEW_AL2 = "EKS has AL2 images for Kubernetes 1.32 and older only: later versions need al2023"
 _MEASURED = re.compile(r"instance-(?:cpu|memory|ebs-bandwidth|network-bandwidth|local-nvme|gpu-memory)\Z")
 """Labels with numbers: a value that no type has today is often a bound."""
 _PLACEHOLDER = re.compile(r"\$\{?[A-Za-z_]\w*\}?|<[^<>]*>|\{\{.*?\}\}|REPLACE|CHANGE_?ME\b|YOUR[-_]", re.DOTALL)
@@ -107,6 +108,9 @@ def _of_node_class(node_class: EC2NodeClass, data: Mapping[str, Any], types: Ite
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             yield ("metadata", "annotations", key), f"there is no instance type {name}{hint}"
+    for place, term in enumerate(node_class.spec.ami_selector_terms):
+        if term.alias.startswith("al2@"):
+            yield ("spec", "amiSelectorTerms", place, "alias"), NO_NEW_AL2
     for path, text in _texts(data.get("spec"), ("spec",)):
         if placeholder := _PLACEHOLDER.search(text):
             yield path, f"{text!r} holds the placeholder {placeholder[0]}"

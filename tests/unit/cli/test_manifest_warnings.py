@@ -87,6 +87,11 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.role",
         "'KarpenterNodeRole-${CLUSTER_NAME}' holds the placeholder ${CLUSTER_NAME}",
     ),
+    "images of AL2": (
+        changed(EC2_NODE_CLASS, "spec.amiSelectorTerms", [{"alias": "al2@latest"}]),
+        "spec.amiSelectorTerms[0].alias",
+        "Kubernetes 1.32 and older only",
+    ),
     "a tag to be filled in": (
         changed(EC2_NODE_CLASS, "spec.subnetSelectorTerms", [{"tags": {"karpenter.sh/discovery": "<your cluster>"}}]),
         "spec.subnetSelectorTerms[0].tags[karpenter.sh/discovery]",

@@ -62,13 +62,18 @@ def karpenter(tmp_path: Path) -> Path:
 def test_what_is_written_is_valid(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
     folder = tmp_path / "out" / "manifests"
     assert f"Written to {folder}" in shiplap.page(
-        "migrate", "convert", karpenter, "--to", str(folder), "--cluster", "prod"
+        "migrate", "convert", karpenter, "--to", str(folder), "--cluster", "prod", "--region", "eu-west-1"
     )
     shiplap("validate", folder)
     assert sorted(path.name for path in folder.iterdir()) == ["MIGRATION.md", "ec2nodeclasses.yaml", "nodepools.yaml"]
     assert "userData: |\n    #!/bin/bash\n    echo hello\n" in (folder / "ec2nodeclasses.yaml").read_text()
     report = (folder / "MIGRATION.md").read_text()
-    for text in ("- name: prod", "tolerates: shiplap.dev/migration", "kubectl drain -l karpenter.sh/nodepool=default"):
+    for text in (
+        "region: eu-west-1\n",
+        "- name: prod",
+        "tolerates: shiplap.dev/migration",
+        "kubectl drain -l karpenter.sh/nodepool=default",
+    ):
         assert text in report
 
 

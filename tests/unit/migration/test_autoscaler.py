@@ -164,6 +164,9 @@ def test_a_managed_node_group() -> None:
 def test_the_image_of_a_managed_group(ami_type: str, alias: str, more: dict[tuple[str, str], list[str]]) -> None:
     found = moved(node_group(amiType=ami_type))
     assert classes(found)["core"]["amiSelectorTerms"] == [{"alias": alias}]
+    assert about(found, f"amiType {ami_type}").match is (
+        MatchQuality.APPROXIMATE if alias == "al2@latest" else MatchQuality.EXACT
+    )
     assert more.items() <= requirements(found, "core-shiplap").items()
     assert refused(found) == []
 

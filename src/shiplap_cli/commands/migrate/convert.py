@@ -78,7 +78,7 @@ def convert(
         )
         cost = _migration_cost(documents, naming, cluster_state, region)
     if to is not None:
-        _write(to, migration, cost)
+        _write(to, migration, cost, region)
     emit(_document(migration, cost), output, lambda: migration_page(migration, cost, to))
     return 1 if counts_by_match(migration.findings)["not mapped"] or (cost is not None and cost.left_out) else 0
 
@@ -110,7 +110,7 @@ def _migration_cost(documents: Sequence[Document], naming: Naming, state: Sequen
         return cost_of_migration(place, state, region)
 
 
-def _write(folder: Path, migration: Migration, cost: MigrationCost | None) -> None:
+def _write(folder: Path, migration: Migration, cost: MigrationCost | None, region: str) -> None:
     """Raises InvalidInput: the folder holds something already; OSError: it cannot be written."""
     names = (_CLASSES, _POOLS, _REPORT)
     there = [name for name in names if (folder / name).exists()]
@@ -121,17 +121,17 @@ def _write(folder: Path, migration: Migration, cost: MigrationCost | None) -> No
     (folder / _CLASSES).write_text(yaml_text(classes), encoding="utf-8")
     others = [body for body in migration.manifests if body["kind"] != "EC2NodeClass"]
     (folder / _POOLS).write_text(yaml_text(others), encoding="utf-8")
-    (folder / _REPORT).write_text(report_text(migration, cost, _settings_text(migration)), encoding="utf-8")
+    (folder / _REPORT).write_text(report_text(migration, cost, _settings_text(migration, region)), encoding="utf-8")
 
 
-def _settings_text(migration: Migration) -> str:
-    """The settings for the cluster's entry in shiplap.yaml."""
+def _settings_text(migration: Migration, region: str) -> str:
+    """The settings for shiplap.yaml: the Region, and the cluster's entry."""
     settings: dict[str, Any] = {"name": migration.cluster, "manifests": "manifests"}
     if migration.claim_rules:
         settings["claimRules"] = msgspec.to_builtins(migration.claim_rules)
     if migration.join_timeout_s:
         settings["joinTimeoutSeconds"] = migration.join_timeout_s
-    return msgspec.yaml.encode({"clusters": [settings]}).decode()
+    return msgspec.yaml.encode({"region": region or "REGION", "clusters": [settings]}).decode()
 
 
 class MigratedSettings(Printed, frozen=True):

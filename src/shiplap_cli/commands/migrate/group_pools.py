@@ -451,7 +451,7 @@ def _image(group: SourceGroup, collector: FindingCollector) -> tuple[str, tuple[
     """AMI family, selector terms and user data."""
     alias = next((alias for prefix, alias in _ALIASES if group.ami_type.startswith(prefix)), "")
     if alias:
-        collector.exact(
+        collector.alias(
             f"amiType {group.ami_type}", f"amiSelectorTerms alias {alias}", "the variant follows the instance type"
         )
         return "", (AmiSelectorTerm(alias=alias),), group.boot.text or None

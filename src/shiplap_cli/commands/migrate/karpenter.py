@@ -168,8 +168,9 @@ def _images(collector: FindingCollector, spec: dict[str, Any]) -> None:
     elif not terms and family in _ALIASES:
         spec["amiSelectorTerms"] = [{"alias": _ALIASES[family]}]
         del spec["amiFamily"]
+        becomes = f"spec.amiSelectorTerms alias {_ALIASES[family]}"
         note = "the newest image of the family, as before; a version instead of latest makes roll-outs yours to time"
-        collector.exact("spec.amiFamily", f"spec.amiSelectorTerms alias {_ALIASES[family]}", note)
+        collector.alias("spec.amiFamily", becomes, note)
 
 
 _UBUNTU_VOLUME = {

@@ -10,6 +10,7 @@ import msgspec
 
 from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.claim_rules import ClaimRule
+from shiplap_cli.inputs.manifest_warnings import NO_NEW_AL2
 
 MIGRATION_TAINT = Taint("shiplap.dev/migration", "NoSchedule", "true")
 """What nodes of migrated pools carry until everything has moved, so that only chosen pods use them."""
@@ -54,6 +55,13 @@ class FindingCollector:
     def approximate(self, field: str, becomes: str, note: str) -> None:
         """It maps, with a difference."""
         self.add(MatchQuality.APPROXIMATE, field, becomes, note)
+
+    def alias(self, field: str, becomes: str, note: str) -> None:
+        """It maps as it was to an alias of images; that of AL2 finds images of older versions of Kubernetes alone."""
+        if "al2@" in becomes:
+            self.approximate(field, becomes, NO_NEW_AL2)
+        else:
+            self.exact(field, becomes, note)
 
     def not_mapped(self, field: str, note: str) -> None:
         """It does not map."""

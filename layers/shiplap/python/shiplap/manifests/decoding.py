@@ -26,6 +26,9 @@ Problem = tuple[Path, str]
 MISSING = "required field is missing"
 """The reason of a problem with a field that is not written and has no default."""
 
+UNKNOWN = "unknown field"
+"""The reason of a problem with a field that nobody knows and that resembles none."""
+
 _ALSO_ALLOWED: dict[type, frozenset[str]] = {
     ObjectMeta: frozenset({"generateName", "selfLink", "deletionGracePeriodSeconds", "managedFields"}),
     OwnerReference: frozenset({"apiVersion", "blockOwnerDeletion"}),
@@ -93,9 +96,8 @@ class Constraint(msgspec.Struct, frozen=True):
         if (least is not None and value < least) or (most is not None and value > most):
             return f"be from {least} to {most}" if None not in (least, most) else f"be {least} or more"
         if (above is not None and value <= above) or (below is not None and value >= below):
-            return " and ".join(
-                f"be {word} {at:g}" for word, at in (("above", above), ("below", below)) if at is not None
-            )
+            bounds = (("above", above), ("below", below))
+            return "be " + " and ".join(f"{word} {at:,.10g}" for word, at in bounds if at is not None)
         return ""
 
     def _of_entries(self, value: list[Any] | dict[str, Any]) -> Iterator[str]:
@@ -258,14 +260,32 @@ class _Reader:
     def _is(self, wanted: type, value: Any, path: Path) -> bool:
         if isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool)):
             return True
-        hint = "; put it in quotes" if wanted is str and isinstance(value, bool | int | float) else ""
-        self._refuse(path, f"expected {_NAMES[wanted]}, got {kind_of(value)}{hint}")
+        self._refuse(path, f"expected {_NAMES[wanted]}, got {kind_of(value)}{_remedy(wanted, value)}")
         return False
 
     def _refuse(self, path: Path, reason: str) -> None:
         self.problems.append((path, reason))
         self.broken = True
 
+
+def _remedy(wanted: type, value: Any) -> str:
+    """What to write instead of a value of another kind, where that is plain."""
+    if wanted is str and isinstance(value, bool | int | float):
+        return "; put it in quotes"
+    if wanted is list and isinstance(value, dict):
+        return "; begin each entry with -"
+    if not isinstance(value, str):
+        return ""
+    if wanted is list and value.isprintable():
+        return f"; write [{', '.join(part.strip() for part in value.split(','))}]"
+    number = _NUMBER.fullmatch(value)
+    if wanted in (int, float) and number is not None:
+        return "; write it without quotes" if number[1] else "; write the number alone, without a unit"
+    return "; write true or false, without quotes" if wanted is bool and value.lower() in _TRUTHS else ""
+
+
+_NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)|\s*[-+$]?[0-9][0-9,]*(?:\.[0-9]+)?\s*[A-Za-z%]*\s*")
+_TRUTHS = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0"})
 
 _SWITCH = {True: "on", False: "off"}
 """Words that YAML 1.1 reads as truth values; a field that has them among its choices means the words."""
@@ -285,7 +305,7 @@ def _about_unknown(path: Path, fields: Collection[str]) -> str:
         converts = "`shiplap migrate convert` converts karpenter.sh/v1beta1"
         return f"unknown field since karpenter.sh/v1: {_MOVED[path]}; {converts}"
     close = difflib.get_close_matches(str(path[-1]), fields, 1)
-    return "unknown field" + (f", did you mean {close[0]}?" if close else "")
+    return UNKNOWN + (f", did you mean {close[0]}?" if close else "")
 
 
 def _as_stored(value: Any) -> Any:
