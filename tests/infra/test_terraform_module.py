@@ -301,6 +301,10 @@ def test_the_command_writes_over_its_own_files_only(layers_built: None, tmp_path
     assert "old.zip" not in first
     assert b"never applied" in first["README.md"]
     assert b"eu-west-1 and the account 123456789012" in first["README.md"]
+    assert b'provider "awscc" {\n    region = "eu-west-1"\n  }' in first["README.md"]
+    assert first["README.md"].index(b"terraform state rm` for each address") < first["README.md"].index(
+        b"terraform destroy"
+    )
     assert json.loads(first["variables.tf.json"])["variable"]["log_retention_days"]["default"] == 90
     assert b'data.aws_caller_identity.current.account_id == \\"123456789012\\"' in first["main.tf.json"]
 

@@ -31,7 +31,22 @@ _README = """\
 
 * `hashicorp/awscc` makes nearly all resources: it takes the properties of CloudFormation under other names.
 * `hashicorp/aws` makes inline policies of roles, and uploads the archives in `assets/` to a bucket of the module.
-* Configure both providers for the Region {region}{account}. Another one is refused.
+* Configure both providers for the Region {region}{account}. Another one is refused:
+
+  ```hcl
+  provider "aws" {{
+    region = "{region}"
+  }}
+
+  provider "awscc" {{
+    region = "{region}"
+  }}
+
+  module "shiplap" {{
+    source = "./shiplap-terraform"
+  }}
+  ```
+
 * Apply the RBAC manifests in `rbac/` to each cluster.
 
 Differences from the CloudFormation stack:
@@ -42,6 +57,15 @@ Differences from the CloudFormation stack:
 * Resources that a deployment must not delete (tables, the bucket, what nodes carry) have `prevent_destroy`. Terraform
   does not heed it once a resource has left the module. Before you remove a cluster or change a role of nodes, run
   `terraform state rm` for each of its addresses in the output `retained`.
+
+The way out:
+
+1. Set `paused: true` for each cluster in shiplap.yaml, write the module again and apply it.
+2. Drain and end the nodes: `kubectl drain`, then terminate their instances. What a node carries, its role, instance
+   profile and access entry, must stay until its node is gone.
+3. `terraform state rm` for each address in the output `retained`, then `terraform destroy`.
+4. Delete what was retained: the tables, the bucket, the identities of nodes. The RBAC manifests go with
+   `kubectl delete -f rbac/`.
 """
 
 

@@ -5,16 +5,16 @@ What a decision does not read is passed over; what it reads must be sound, or th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from shiplap.disruption.disruption_snapshot import NodeHistory
-from shiplap.errors import InvalidInput
+from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.kubernetes.objects import CustomObject, DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.pod_requests import pod_requests
@@ -31,19 +31,21 @@ from shiplap.kubernetes.related_objects import (
     StatefulSet,
     StorageClass,
 )
-from shiplap.manifests.decoding import field_name
+from shiplap.manifests.decoding import Problem, decode, field_name
 from shiplap.manifests.files.documents import Document, read_documents
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.scheduler_config import SchedulerConfig
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_cli.inputs import object_validation
 from shiplap_cli.inputs.claim_objects import ClaimObject, claim_of, histories_of, read_claim_object
-from shiplap_cli.inputs.object_validation import convert, invalid_field, raise_first, typed_object
+from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
 from shiplap_cli.inputs.pod_templates.admission import Admission, LimitRange, PriorityClass, RuntimeClass
 from shiplap_cli.inputs.pod_templates.workload_objects import KINDS as WORKLOADS
 from shiplap_cli.inputs.pod_templates.workload_objects import Workload, read_workload
 from shiplap_cli.inputs.workloads import Scale, missing_pods
 from shiplap_cli.policy_views import FeatureObjects, kinds_of_features
+
+T = TypeVar("T")
 
 MANIFEST_KINDS = frozenset({"NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer", "PodTemplate"})
 """The kinds that `shiplap.manifests.files.loading` reads, among a cluster's objects."""
@@ -142,15 +144,34 @@ def read_scheduler_config(path: Path) -> SchedulerConfig:
     """The default spread constraints of a file.
 
     Raises:
-        InvalidInput: the file cannot be read, a field is unknown or malformed, or kube-scheduler would refuse it.
+        InvalidInput: the file cannot be read, or is not one document.
+        InvalidManifests: a field is unknown or malformed, or kube-scheduler would refuse it; with every problem.
+    """
+    return read_settings(path, SchedulerConfig, "podTopologySpread", lambda read: read.pod_topology_spread.problems())
+
+
+def read_settings(path: Path, kind: type[T], key: str, rules: Callable[[T], Iterable[Problem]]) -> T:
+    """The one document of a file, which has one key; `rules` are those of its value.
+
+    Raises:
+        InvalidInput: the file cannot be read, or is not one document.
+        InvalidManifests: with every problem of it.
     """
     documents = read_documents(path)
     if len(documents) != 1:
-        raise InvalidInput(str(path), f"expected one document with podTopologySpread, found {len(documents)}")
-    config = convert(documents[0], documents[0].data, SchedulerConfig)
-    for where, reason in config.pod_topology_spread.problems():
-        raise invalid_field(documents[0], field_name(("podTopologySpread", *where)), reason)
-    return config
+        raise InvalidInput(str(path), f"expected one document with {key}, found {len(documents)}")
+    (document,) = documents
+    found, problems = decode(document.data, kind)
+    if found is not None:
+        problems += [((key, *where), reason) for where, reason in rules(found)]
+    if found is None or problems:
+        raise InvalidManifests(
+            [
+                InvalidInput(document.source, reason, field=field_name(where), line=document.line_of(where))
+                for where, reason in problems
+            ]
+        )
+    return found
 
 
 def _pod(document: Document) -> Pod:

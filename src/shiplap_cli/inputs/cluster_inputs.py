@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.errors import InvalidInput, InvalidManifests
+from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.claim_rules import ClaimRule, ClaimRules, rule_problems
-from shiplap.manifests.decoding import decode, field_name
-from shiplap.manifests.files.documents import read_documents
 from shiplap.settings import ClusterSettings
-from shiplap_cli.inputs.cluster_files import ClusterState, read_cluster_state, read_scheduler_config
+from shiplap_cli.inputs.cluster_files import ClusterState, read_cluster_state, read_scheduler_config, read_settings
 from shiplap_cli.inputs.cluster_listing import MissingPermission, access_of, read_live_cluster
 from shiplap_cli.inputs.workloads import read_scale
 from shiplap_cli.installs.find_install import InstallOptions, dev_access
@@ -37,21 +35,7 @@ def read_claim_rules(path: Path) -> tuple[ClaimRule, ...]:
         InvalidInput: the file cannot be read, or is not one document.
         InvalidManifests: with every problem of it.
     """
-    documents = read_documents(path)
-    if len(documents) != 1:
-        raise InvalidInput(str(path), f"expected one document with claimRules, found {len(documents)}")
-    document = documents[0]
-    rules, problems = decode(document.data, ClaimRules)
-    if rules is not None:
-        problems += ((("claimRules", *where), reason) for where, reason in rule_problems(rules.claim_rules))
-    if rules is None or problems:
-        raise InvalidManifests(
-            [
-                InvalidInput(document.source, reason, field=field_name(where), line=document.line_of(where))
-                for where, reason in problems
-            ]
-        )
-    return rules.claim_rules
+    return read_settings(path, ClaimRules, "claimRules", lambda rules: rule_problems(rules.claim_rules)).claim_rules
 
 
 _FILES = "files"

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from shiplap.errors import InvalidInput
 from shiplap.regions import exists, nearest
+from shiplap_cdk.install_keys import CLUSTER_NAME, SECURITY_GROUP_ID, SUBNET_ID
 from shiplap_cli.commands.init.surroundings import (
     ANYWHERE,
     ClusterSurroundings,
@@ -15,7 +16,6 @@ from shiplap_cli.commands.init.surroundings import (
     VpcSubnet,
 )
 
-_CLUSTER = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
 _ARCHITECTURES = {"amd64": "AL2023_x86_64_STANDARD", "arm64": "AL2023_ARM_64_STANDARD"}
 """The architectures of images, and an AMI type of node groups that run them."""
 
@@ -37,7 +37,7 @@ def told_surroundings(
     Raises:
         InvalidInput: an option is missing or cannot be a name of AWS's.
     """
-    if not _CLUSTER.fullmatch(cluster):
+    if not re.fullmatch(CLUSTER_NAME, cluster):
         told = f"{cluster!r} is no name of an EKS cluster" if cluster else "is missing: AWS is not asked"
         raise InvalidInput("--cluster", told)
     if not exists(region):
@@ -46,10 +46,13 @@ def told_surroundings(
             "--region", f"{region!r} is not a Region{near}" if region else "is missing: AWS is not asked"
         )
     listed = _listed(subnets)
-    for option, names, kind in (("--subnets", listed, "subnet"), ("--security-group", _listed(security_group), "sg")):
+    for option, names, pattern in (
+        ("--subnets", listed, SUBNET_ID),
+        ("--security-group", _listed(security_group), SECURITY_GROUP_ID),
+    ):
         for name in names:
-            if not re.fullmatch(f"{kind}-([0-9a-f]{{8}}|[0-9a-f]{{17}})", name):
-                raise InvalidInput(option, f"{name!r} is no id such as {kind}-0a1b2c3d4e5f67890")
+            if not re.fullmatch(pattern, name):
+                raise InvalidInput(option, f"{name!r} is no id such as {pattern.partition('-')[0]}-0a1b2c3d4e5f67890")
         if endpoint is EndpointKind.PRIVATE and not names:
             raise InvalidInput(option, "is missing: functions that reach a private endpoint need it")
     if len(_listed(security_group)) > 1:
