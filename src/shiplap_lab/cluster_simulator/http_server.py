@@ -30,7 +30,13 @@ from shiplap_lab.api_server.scale_subresource import SCALED, scale_of, scaling_p
 from shiplap_lab.api_server.server import ApiServer, ListOptions
 from shiplap_lab.api_server.stored_workloads import admitted, readable
 from shiplap_lab.cluster_simulator.access import ApiRequest, PolicyRule, allowed, parse
-from shiplap_lab.cluster_simulator.workloads.garbage_collector import FOREGROUND, ORPHAN, OWNERS, delete
+from shiplap_lab.cluster_simulator.workloads.garbage_collector import (
+    FOREGROUND,
+    ORPHAN,
+    OWNERS,
+    delete,
+    delete_contents,
+)
 
 _REASONS = {
     400: "BadRequest",
@@ -323,6 +329,8 @@ class _Handler(BaseHTTPRequestHandler):
                 if finalizer and plural in OWNERS:
                     return delete(api, plural, name, namespace, finalizer)
                 answer = api.delete(plural, name, namespace, grace_s=body.get("gracePeriodSeconds"), uid=uid)
+                if plural == "namespaces":
+                    delete_contents(api, name)
                 if plural == "pods" and not query.get("dryRun"):
                     self.server.owner.on_pod_deleted(before, True)
                 return answer
@@ -509,6 +517,12 @@ def _success(code: int) -> dict[str, Any]:
 
 def _bookmark(plural: str, version: str) -> dict[str, Any]:
     """A bookmark with the empty fields that API servers write into it: a pod's containers are null there."""
-    spec = {"containers": None} if plural == "pods" else {}
-    metadata = {"resourceVersion": version, "creationTimestamp": None}
-    return {"type": "BOOKMARK", "object": {"metadata": metadata, "spec": spec, "status": {}}}
+    resource = RESOURCES[plural]
+    item = {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "metadata": {"resourceVersion": version, "creationTimestamp": None},
+        "spec": {"containers": None} if plural == "pods" else {},
+        "status": {},
+    }
+    return {"type": "BOOKMARK", "object": item}

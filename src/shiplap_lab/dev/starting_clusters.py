@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from shiplap_lab.api_server.api_resources import RESOURCES
 from shiplap_lab.api_server.changelog import Object
 from shiplap_lab.api_server.stored_claims import DEFAULT_CLASS
 from shiplap_lab.scenarios.scenario import Play, ScenarioCluster
@@ -34,11 +35,29 @@ _COMMON: tuple[Object, ...] = (
 """Namespaces, and a default StorageClass, by which claims of StatefulSets are bound."""
 
 
+_CUSTOM: tuple[Object, ...] = tuple(
+    {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{item.plural}.{item.group}"},
+        "spec": {
+            "group": item.group,
+            "names": {"plural": item.plural, "kind": item.kind},
+            "scope": "Namespaced" if item.namespaced else "Cluster",
+            "versions": [{"name": item.version, "served": True, "storage": True}],
+        },
+    }
+    for item in RESOURCES.values()
+    if item.group.startswith(("karpenter.", "autoscaling.x-k8s.io"))
+)
+"""The CRDs of manifests: functions that read them look whether one is being deleted."""
+
+
 def starting_objects(play: Play, cluster: ScenarioCluster, *, live: bool) -> Iterator[Object]:
     """Yield the objects that a cluster has from its first moment on; the scenario's own ones replace common ones."""
     own = {(item["kind"], item["metadata"]["name"]) for item in cluster.objects}
     yield from (item for item in _COMMON if (item["kind"], item["metadata"]["name"]) not in own)
-    yield from play.written[cluster.name] if live else ()
+    yield from (*_CUSTOM, *play.written[cluster.name]) if live else ()
     yield from cluster.objects
 
 

@@ -153,6 +153,31 @@ def test_objects_that_would_end_the_cluster_are_refused(world: WorkloadWorld, re
     assert world.names() == ["a"]
 
 
+def test_a_namespace_takes_what_is_in_it_along(world: WorkloadWorld, requests: HttpRequests) -> None:
+    for name in ("shop", "shop-2"):
+        requests.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        body = {**workload_object(), "metadata": {"name": "web", "namespace": name}}
+        assert requests.ask("POST", f"/apis/apps/v1/namespaces/{name}/deployments?{STRICT}", body)[0] == 201
+        requests.ask("POST", f"/api/v1/namespaces/{name}/configmaps", {"metadata": {"name": "settings"}})
+    world.settle()
+    assert requests.ask("DELETE", "/api/v1/namespaces/shop")[0] == 200
+    world.settle()
+    for plural, left in (("pods", 3), ("deployments", 1), ("replicasets", 1), ("configmaps", 1)):
+        found = world.server.list(plural).items
+        assert [item["metadata"]["namespace"] for item in found] == left * ["shop-2"], plural
+
+
+def test_a_bookmark_says_of_which_kind_it_is(world: WorkloadWorld) -> None:
+    """Clients without types, such as `kubectl wait` and `delete`, give the watch up otherwise."""
+    with KubeHttpServer(world.server, bookmark_s=0.0) as http:
+        asking = HttpRequests(http.endpoint)
+        path = "/api/v1/nodes?watch=1&resourceVersion=0&timeoutSeconds=1&allowWatchBookmarks=true&fieldSelector="
+        response = asking.pool.request("GET", f"{path}metadata.name%3Dnone")
+        (told, *_) = [msgspec.json.decode(line) for line in response.data.splitlines()]
+        asking.pool.close()
+    assert (told["type"], told["object"]["kind"], told["object"]["apiVersion"]) == ("BOOKMARK", "Node", "v1")
+
+
 def test_a_dry_run_answers_and_changes_nothing(world: WorkloadWorld, requests: HttpRequests) -> None:
     before = world.create("deployments", workload_object())
     version, where = world.server.resource_version, f"{DEPLOYMENTS}/web?dryRun=All&fieldManager=a"

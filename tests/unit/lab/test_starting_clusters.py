@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
+from shiplap.cluster.client import KubernetesClient
+from shiplap.cluster.transport import StaticToken, Transport
 from shiplap_cdk.install_document import read
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
@@ -55,6 +58,19 @@ def test_a_cluster_starts_with_namespaces_and_a_default_storage_class(play: Play
     assert server.get("namespaces", "default")["status"]["phase"] == "Active"
     server.create("persistentvolumeclaims", {"metadata": {"name": "data"}, "spec": {}})
     assert server.get("persistentvolumeclaims", "data")["spec"]["storageClassName"] == "gp3"
+
+
+def test_the_functions_find_the_definitions_of_the_manifests(play: Play) -> None:
+    """Without them no status is written, and no deleted object is let go."""
+    (cluster, *_) = play.scenario.clusters
+    server = ApiServer(FakeClock())
+    for item in starting_objects(play, cluster, live=True):
+        create_object(server, item, 0.0)
+    with KubeHttpServer(server) as http:
+        pool = urllib3.connection_from_url(http.endpoint)
+        transport = Transport(http.endpoint, StaticToken("any"), pool=pool, sleep=[].append)
+        assert KubernetesClient(transport).ending_definitions() == ()
+        pool.close()
 
 
 def test_an_object_of_the_scenario_replaces_the_common_one_of_its_name(play: Play) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from shiplap.errors import ObjectNotFound
+from shiplap_lab.api_server.api_resources import RESOURCES
 from shiplap_lab.api_server.changelog import Object
-from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.api_server.server import ApiServer, ListOptions
 from shiplap_lab.cluster_simulator.workloads.workload_labels import JOB_TRACKING, without_tracking
 
 OWNERS = ("deployments", "replicasets", "statefulsets", "daemonsets", "jobs", "cronjobs")
@@ -101,6 +102,15 @@ def delete(server: ApiServer, plural: str, name: str, namespace: str, finalizer:
             finalizers = [*(current["metadata"].get("finalizers") or []), finalizer]
             server.patch(plural, name, {"metadata": {"finalizers": finalizers}}, namespace)
         return server.delete(plural, name, namespace)
+
+
+def delete_contents(server: ApiServer, namespace: str) -> None:
+    """Delete all objects of a namespace that is gone, owners first, so that nobody makes dependents anew."""
+    plurals = [plural for plural, resource in RESOURCES.items() if resource.namespaced]
+    with server.at_once():
+        for plural in sorted(plurals, key=lambda each: (each not in OWNERS, each)):
+            for item in server.list(plural, ListOptions(namespace)).items:
+                server.delete(plural, item["metadata"]["name"], namespace)
 
 
 def _owner_uids(item: Object) -> set[str]:
