@@ -33,6 +33,7 @@ from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine
 from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
 from shiplap_lab.dev.dev_session import announce_session
+from shiplap_lab.dev.region_page import region_markup
 from shiplap_lab.dev.starting_clusters import node_roles, starting_objects, warning_of_role, write_install
 from shiplap_lab.emulated_aws.emulator import ACCOUNT, AwsEmulator, DeployedStack
 from shiplap_lab.emulated_ec2 import seed
@@ -212,9 +213,9 @@ class LocalRegion:
         _invoke(self._functions, self._deployed.functions["catalog"], {}, wait=False)
 
     def widget(self) -> str:
-        """The markup of the dashboard's widget, as its function draws it. Raises ShiplapError."""
-        answer = _invoke(self._functions, self._deployed.functions["widget"], {})
-        return msgspec.json.decode(answer, type=str)
+        """The dashboard's widget as the clusters are now. Raises ShiplapError."""
+        instances = self._instances
+        return region_markup([self._cluster(each, instances) for each in self._scenario.clusters], self.now())
 
     def version(self) -> str:
         """Of everything that API servers and EC2 tell."""

@@ -12,7 +12,7 @@ from rich.console import Console
 from shiplap.flows.messages import PodsPending
 from shiplap.records import scheduling_record as records
 from shiplap.records.scheduling_record import encode
-from shiplap_cli.commands.explain.history import MOST_RECORDS, History, HistoryReader, HistorySources
+from shiplap_cli.commands.explain.history import MOST_RECORDS, History, HistoryReader, HistorySources, lacks_place
 from shiplap_cli.commands.explain.history_options import history_page
 from tests.integration.flows.disrupted import oversized
 from tests.integration.flows.stage import Stage, share
@@ -63,6 +63,7 @@ def test_the_story_of_a_pod(short: Stage) -> None:
     assert [entry.at for entry in told.entries if entry.at] == sorted(entry.at for entry in told.entries if entry.at)
     assert text.index("EC2 gave") < text.index("its kubelet reported less")
     assert "planned for " in told.state
+    assert not lacks_place(told)
 
 
 def test_a_claim_is_known_by_its_node_and_instance_too(short: Stage) -> None:
@@ -102,7 +103,9 @@ def test_what_nothing_was_launched_for() -> None:
     told = teller(stage).pod("default/huge-000")
     assert "left out\n" in lines(told)
     assert told.state == "nothing was launched for it"
-    assert teller(stage).pod("nobody").state == "no decision of this time spoke of it"
+    assert lacks_place(told)
+    nobody = teller(stage).pod("nobody")
+    assert (nobody.state, lacks_place(nobody)) == ("no decision of this time spoke of it", True)
     stage.clock.advance(3600)
     assert teller(stage, since_s=60).pod("huge-000").entries == ()
 

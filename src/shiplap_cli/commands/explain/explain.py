@@ -24,7 +24,7 @@ from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.accounts.claim_account import ClaimAccounts
 from shiplap_cli.accounts.pod_account import pod_account_of
 from shiplap_cli.commands.explain.explain_answers import OfCommand, OfHome, OfLaunch, OfPlan, Story, priced
-from shiplap_cli.commands.explain.history import History, HistoryReader
+from shiplap_cli.commands.explain.history import History, HistoryReader, lacks_place
 from shiplap_cli.commands.explain.history_options import (
     HistoryOptions,
     history_page,
@@ -65,8 +65,8 @@ def pod(
     """Why a pod is where it is, or why it has no place and the smallest change that would give it one.
 
     With --cluster, its history: events, decisions and their alternatives, launches and learned capacity; with
-    --context as well, how it would fare now. Exit code 0 when the pod has a place or needs none, 1 when it has none, 2
-    for bad input.
+    --context as well, how it would fare now. Exit code 0 when the pod has a place or is left alone, 1 when it has none,
+    2 for bad input.
 
     Example: shiplap explain pod web/api-0 --context prod --manifests pools/
 
@@ -244,7 +244,7 @@ def _emit_current(history: History | None, decide: Callable[[], _CurrentAnswer],
         unseen = str(error)
         page = Group(history_page(history), Text(), warning_line(f"now: {unseen}"))
         emit(Story(history, None, (unseen,)), output, lambda: page)
-        return 0
+        return 1 if lacks_place(history) else 0
     if history is not None:
         _emit_both(history, now.value, output, now.page)
     else:
@@ -254,7 +254,7 @@ def _emit_current(history: History | None, decide: Callable[[], _CurrentAnswer],
 
 def _emit_history(history: History, output: Format) -> int:
     emit(history, output, lambda: history_page(history))
-    return 1 if history.kind == "pod" and not history.entries else 0
+    return 1 if lacks_place(history) else 0
 
 
 def _emit_claim(history: History, sources: Sources, options: HistoryOptions, output: Format) -> int:

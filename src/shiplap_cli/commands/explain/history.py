@@ -176,6 +176,14 @@ class History(Printed, frozen=True):
     unseen: tuple[str, ...] = ()
 
 
+_LEFT_OUT = "left out"
+
+
+def lacks_place(history: History) -> bool:
+    """True of a pod that the newest decision about it left out, or of which no decision spoke."""
+    return history.kind == "pod" and (not history.entries or history.entries[-1].what == _LEFT_OUT)
+
+
 class HistorySources(msgspec.Struct, frozen=True):
     """Sources of histories: one cluster's state and records, and the learned capacity of the account."""
 
@@ -351,7 +359,7 @@ class HistoryReader:
         for place in decided.existing_nodes:
             if key in {pod.key for pod in place.pods}:
                 yield HistoryEntry(at, f"planned onto {place.name}, which was there", (), record_id)
-        for words, entries in (("left out", decided.unschedulable), ("left alone", decided.ignored)):
+        for words, entries in ((_LEFT_OUT, decided.unschedulable), ("left alone", decided.ignored)):
             for entry in entries:
                 if entry.pod.key == key:
                     yield HistoryEntry(at, words, (entry.message,), record_id)
