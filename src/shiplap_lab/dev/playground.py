@@ -181,7 +181,7 @@ def instructions(kubeconfig: Path, page: str, contexts: Sequence[str]) -> str:
             f"  export KUBECONFIG={kubeconfig}",
             f"  kubectl get pods,nodes -A{others}",
             "  kubectl create deployment web --image=pause --replicas=200   # pods that fit nowhere get nodes",
-            "  shiplap top --dev",
-            f"The dashboard's widget: {page}",
+            f"  shiplap top --dev --cluster {contexts[0]}",
+            f"A page that draws the nodes: {page}",
         )
     )

@@ -152,6 +152,7 @@ def test_the_instructions_name_what_is_there(tmp_path: Path) -> None:
 
     assert f"export KUBECONFIG={tmp_path / 'kubeconfig'}" in said
     assert "--context b" in said
+    assert "shiplap top --dev --cluster a" in said
     assert "http://127.0.0.1:3/" in said
     assert "--context" not in instructions(tmp_path, "", ["a"])
 
