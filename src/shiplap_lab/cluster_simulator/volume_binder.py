@@ -77,10 +77,14 @@ class VolumeBinder:
     def _provision(self, claim: PersistentVolumeClaim, storage_class: StorageClass, zone: str) -> None:
         metadata = claim.metadata
         volume = f"pvc-{metadata.uid or metadata.name}"
-        self._server.create("persistentvolumes", _volume(volume, claim, storage_class, zone))
+        stored = self._server.get("persistentvolumeclaims", metadata.name, metadata.namespace)
+        asked = ((stored["spec"].get("resources") or {}).get("requests") or {}).get("storage")
+        capacity = {"capacity": {"storage": asked}} if asked else {}
+        body = _volume(volume, claim, storage_class, zone)
+        self._server.create("persistentvolumes", {**body, "spec": {**body["spec"], **capacity}})
         spec = {"metadata": {"annotations": {_BOUND: "yes"}}, "spec": {"volumeName": volume}}
         self._server.patch("persistentvolumeclaims", metadata.name, spec, metadata.namespace)
-        status = {"status": {"phase": "Bound"}}
+        status = {"status": {"phase": "Bound", **capacity}}
         self._server.patch("persistentvolumeclaims", metadata.name, status, metadata.namespace, subresource="status")
 
     def _claim(self, pod: Pod, name: str) -> PersistentVolumeClaim | None:

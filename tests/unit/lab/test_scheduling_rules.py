@@ -221,13 +221,14 @@ class TestVolumes:
         cluster = Cluster("a1", "b1")
         terms = [{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
         cluster.storage_class(volumeBindingMode="WaitForFirstConsumer", allowedTopologies=terms)
-        cluster.claim("data")
+        cluster.claim("data", resources={"requests": {"storage": "5Gi"}})
         cluster.add("p", **mounted("data"))
         cluster.step()
         assert cluster.node_of("p") == "b1"
         claim = cluster.server.get("persistentvolumeclaims", "data", "default")
-        assert claim["status"]["phase"] == "Bound"
+        assert claim["status"] == {"phase": "Bound", "capacity": {"storage": "5Gi"}}
         volume = cluster.server.get("persistentvolumes", claim["spec"]["volumeName"])
+        assert volume["spec"]["capacity"] == {"storage": "5Gi"}
         (term,) = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
         assert term["matchExpressions"] == [{"key": ZONE, "operator": "In", "values": ["b"]}]
         cluster.server.delete("pods", "p", "default", grace_s=0)
