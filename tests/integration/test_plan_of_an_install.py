@@ -31,6 +31,7 @@ from tests.builders.claims import changes, node_claim
 from tests.commands import Shiplap
 from tests.integration.contracts.in_process_aws import REGION
 from tests.integration.live_install import OUTPUTS, LiveInstall, without_times
+from tests.integration.live_pods import pod
 
 
 def test_it_is_what_the_schedule_function_would_decide(live: LiveInstall) -> None:
@@ -119,6 +120,24 @@ def test_pods_whose_node_is_there_wait_for_it(live: LiveInstall) -> None:
     assert key not in {name for claim in found["nodeClaims"] for name in claim["pods"]}
     assert {entry["pod"]: entry["message"] for entry in found["ignored"]}[key].startswith("a node that was launched")
     assert live.says(f"explain pod {key}", "--cluster", "blue", "--context", "me")["now"]["state"] == "ignored"
+
+
+def test_a_pod_is_told_whether_its_node_was_launched_for_it(live: LiveInstall) -> None:
+    snapshot, first = live.decided()
+    planned = first.node_claims[0]
+    live.in_flight(planned, snapshot)
+    live.join(planned)
+    (own, *_) = sorted(planned.pods, key=lambda each: each.key)
+    live.http.api.bind(own.name, planned.name, own.namespace)
+    live.http.api.create("pods", pod("later", nodeName=planned.name), "web")
+    told = {}
+    for key in (own.key, "web/later"):
+        told[key] = live.says(f"explain pod {key}", "--cluster", "blue", "--context", "me")["now"]["present"]
+    assert told[own.key]["claim"] == planned.name
+    assert told[own.key]["origin"] == f"which was launched for it as claim {planned.name}"
+    assert (told["web/later"]["claim"], told["web/later"]["node"]) == ("", planned.name)
+    assert told["web/later"]["origin"] == "which was there: no node was launched for it"
+    assert any(met.startswith("cpu 1 of ") for met in told["web/later"]["meets"])
 
 
 def test_nothing_is_launched_for_pods_of_nodes_whose_command_waits(live: LiveInstall) -> None:

@@ -12,7 +12,7 @@ from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod, Toleration
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.kubernetes.taints import untolerated
-from shiplap.manifests.nodeclaim import PodReference
+from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap.scheduling.explain.nearest import amount
 from shiplap.scheduling.explain.unschedulable import Explainer
 from shiplap.scheduling.model.pod_classes import PodClass
@@ -90,13 +90,16 @@ class PodAccount(Printed, frozen=True):
     present: PresentPlace | None = None
 
 
-def pod_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
+def pod_account_of(
+    snapshot: Snapshot, decided: Plan, name: str, claims: Sequence[NodeClaim] | None = None
+) -> PodAccount:
     """The account of the pod `namespace/name`, or `name` in the namespace default.
 
     Args:
         snapshot: what was decided on.
         decided: the plan made of it.
         name: the pod.
+        claims: all of the install's; None where none is known.
 
     Raises:
         InvalidInput: there is no such pod; near names are listed.
@@ -121,7 +124,7 @@ def pod_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
     )
     if pod_class is None:
         if pod.spec.node_name and pod.status.phase not in TERMINAL_PHASES and not pod.metadata.deletion_timestamp:
-            present = present_place_of(snapshot, pod)
+            present = present_place_of(snapshot, pod, claims)
             return PodAccount(key, "running", place_in_words(present), present=present)
         ended = f"has ended ({pod.status.phase}) or is being deleted: there is nothing to plan"
         return PodAccount(key, "running", ended)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from shiplap.kubernetes.objects import Node, NodeSelectorRequirement, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
@@ -16,25 +16,29 @@ from shiplap_cli.output import Printed
 class PresentPlace(Printed, frozen=True):
     """`since` is RFC 3339, empty if nobody has told; `claim` is the one that was launched for the pod, empty if none.
 
-    `meets` are the demands of the pod that the node meets, in words.
+    `origin` says in words whether one was, empty where no install is known. `meets` are the demands of the pod that the
+    node meets, in words.
     """
 
     node: str
     since: str
     claim: str
+    origin: str
     meets: tuple[str, ...]
 
 
-def present_place_of(snapshot: Snapshot, pod: Pod) -> PresentPlace:
-    """The place of a pod that is on a node."""
+def present_place_of(snapshot: Snapshot, pod: Pod, claims: Sequence[NodeClaim] | None) -> PresentPlace:
+    """The place of a pod that is on a node; `claims` are those of the install, None where none is known."""
     name = pod.spec.node_name
     bound = (each.last_transition_time for each in pod.status.conditions if (each.type, each.status) == _BOUND)
-    claims = (claim.name for claim in snapshot.claims if claim.node_name == name and _is_for(claim, pod))
+    own = next((claim.name for claim in claims or () if claim.node_name == name and _is_for(claim, pod)), "")
     node = next((node for node in snapshot.view.nodes if node.metadata.name == name), None)
+    none = "" if claims is None else "which was there: no node was launched for it"
     return PresentPlace(
         node=name,
         since=next(bound, "") or pod.status.start_time or "",
-        claim=next(claims, ""),
+        claim=own,
+        origin=f"which was launched for it as claim {own}" if own else none,
         meets=tuple(_met(pod, node)) if node is not None else (),
     )
 
@@ -42,8 +46,7 @@ def present_place_of(snapshot: Snapshot, pod: Pod) -> PresentPlace:
 def place_in_words(place: PresentPlace) -> str:
     """Where the pod is, since when, and why there."""
     since = f" since {place.since}" if place.since else ""
-    why = f"which was launched for it as claim {place.claim}" if place.claim else "which was there: none was launched"
-    return f"runs on node {place.node}{since}, {why}{'' if place.claim else ' for it'}"
+    return f"runs on node {place.node}{since}" + (f", {place.origin}" if place.origin else "")
 
 
 _BOUND = ("PodScheduled", "True")

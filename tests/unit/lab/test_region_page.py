@@ -17,7 +17,9 @@ PODS = (pod_on("big", "large", "8"), pod_on("other", "large"), pod_on("tiny", "s
 
 
 def drawn(markup: str, name: str) -> str:
-    (item,) = [each for each in re.findall(r'<li class="n.*?</svg>', markup, re.DOTALL) if f'aria-label="{name},' in each]
+    (item,) = [
+        each for each in re.findall(r'<li class="n.*?</svg>', markup, re.DOTALL) if f'aria-label="{name},' in each
+    ]
     return item
 
 

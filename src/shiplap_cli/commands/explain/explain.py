@@ -75,7 +75,9 @@ def pod(
 
     def decide() -> _CurrentAnswer:
         decision = _read_decision(record, sources, options)
-        account = pod_account_of(decision.snapshot, decision.plan, name)
+        installed = decision.inputs.decision if decision.inputs is not None else None
+        claims = installed.installed.claims if installed is not None else None
+        account = pod_account_of(decision.snapshot, decision.plan, name, claims)
         price = UNKNOWN_PRICE
         home: msgspec.Struct | None = account.home
         if account.home is not None and account.home.launch is not None:
