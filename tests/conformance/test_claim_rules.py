@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from shiplap.manifests.claim_rules import ClaimRule, ClaimRules, rule_problems
+from shiplap.manifests.decoding import decode
 from tests.builders.nodes import node
 from tests.builders.pods import WAITING, pod
 from tests.conformance.given import given
@@ -94,7 +95,7 @@ def test_another_reason_to_leave_a_pod_alone_is_named_first() -> None:
         (
             {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}},
             (0, "podSelector", "matchExpressions", 0, "operator"),
-            "must be In, NotIn, Exists or DoesNotExist",
+            "must be one of In, NotIn, Exists, DoesNotExist",
         ),
         (
             {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
@@ -109,6 +110,9 @@ def test_another_reason_to_leave_a_pod_alone_is_named_first() -> None:
     ],
 )
 def test_a_rule_that_cannot_be_meant(written: dict[str, Any], where: tuple[str | int, ...], reason: str) -> None:
-    ((found, said),) = rule_problems(rules(written))
+    made, shape = decode({"claimRules": [written]}, ClaimRules)
+    assert made is not None
+    below = [(path[1:], why) for path, why in shape]
+    ((found, said),) = [*below, *rule_problems(made.claim_rules)]
     assert found == where
     assert reason in said

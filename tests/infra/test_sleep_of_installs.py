@@ -18,7 +18,7 @@ from tests.infra.written_installs import WRITTEN, refusal, written
         (
             "    sleep: {nodePools: [general], mostNodes: 0, windows: [{when: 'daily 19:00-07:00 UTC'}]}",
             "sleep.mostNodes",
-            "at least 1",
+            "must be 1 or more",
         ),
         (
             "    sleep: {nodePools: [general], mostNodes: 1, windows: [{when: at night}]}",

@@ -12,7 +12,7 @@ from shiplap.aws import session
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable
 from shiplap.settings import ClusterSettings
-from tests.unit.aws.test_terminations import CLUSTER, shown
+from tests.unit.aws.own_instances import CLUSTER, shown
 
 
 def refusal(code: str, status: int = 400) -> ClientError:

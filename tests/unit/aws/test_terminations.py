@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,9 +10,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.errors import AwsError, AwsThrottled
-from shiplap.settings import ClusterSettings
-
-CLUSTER = ClusterSettings(name="demo", region="eu-west-1", install="own")
+from tests.unit.aws.own_instances import CLUSTER, shown
 
 
 def refusal(code: str) -> ClientError:
@@ -45,19 +42,6 @@ class Ec2:
         for name in InstanceIds:
             if name in self._refuses:
                 raise self._refuses[name]
-
-
-def shown(name: str) -> dict[str, Any]:
-    tags = {"shiplap.dev/cluster": "demo", "shiplap.dev/install": "own"}
-    return {
-        "InstanceId": name,
-        "InstanceType": "m5.large",
-        "ImageId": "ami-1",
-        "LaunchTime": datetime(2026, 1, 1, tzinfo=UTC),
-        "State": {"Name": "running"},
-        "Placement": {"AvailabilityZone": "eu-west-1a"},
-        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
-    }
 
 
 def compute(ec2: Ec2) -> Ec2Compute:

@@ -453,7 +453,9 @@ def test_a_mistake_in_shiplap_yaml_is_told_before_anything_is_asked(tmp_path: Pa
     with pytest.raises((InvalidManifests, InvalidInput)):
         read_planned_install(path)
 
-    assert "shiplap.yaml:1" in shiplap.error("doctor", "--before-deploy", "--settings", str(path))
+    told = shiplap.errors("doctor", "--before-deploy", "--settings", str(path))
+    assert any("shiplap.yaml:1: region" in line for line in told)
+    assert any("shiplap.yaml:2: clusters" in line for line in told)
 
 
 def test_the_command_looks_at_the_account_of_shiplap_yaml(

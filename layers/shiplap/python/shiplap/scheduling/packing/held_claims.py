@@ -32,7 +32,10 @@ def holding(snapshot: Snapshot, claims: Sequence[PlannedClaim]) -> Snapshot:
 
 
 def _held(snapshot: Snapshot, claim: PlannedClaim, pods: Mapping[str, Pod]) -> NodeClaim:
-    """A claim as if it were launched. Its zone and capacity type are known if its labels name them."""
+    """A claim as if it were launched. Its zone and capacity type are known if its labels name them.
+
+    Its type is known if its list names one only: limits count the largest that it may become.
+    """
     requested = add_resources(*(pod_requests(pods[pod.key]) for pod in claim.pods))
     return NodeClaim(
         cluster=snapshot.cluster,
@@ -41,7 +44,7 @@ def _held(snapshot: Snapshot, claim: PlannedClaim, pods: Mapping[str, Pod]) -> N
         state=ClaimState.LAUNCHED,
         instance=LaunchedInstance(
             id="",
-            type=claim.launch.instance_type,
+            type=claim.launch.instance_type if len(claim.instance_types) == 1 else "",
             zone=claim.labels.get(labels.ZONE, ""),
             capacity_type=claim.labels.get(labels.CAPACITY_TYPE, ""),
         ),

@@ -118,7 +118,7 @@ def _micros_of_claim(claim: NodeClaim, dearest: int) -> int:
     Until it is launched, it counts as the dearest of its types at today's prices.
     """
     recorded = micros_of(claim.hourly)
-    if claim.known_instance.id and recorded:
+    if claim.known_instance.type and recorded:
         return recorded
     return max(dearest, recorded) or rate_of(claim, claim.most_hourly).micros
 
@@ -130,9 +130,8 @@ def charge_of_types(names: Iterable[str], table: TypeTable) -> Ints:
 
 
 def _places(claim: NodeClaim, table: TypeTable) -> list[int]:
-    """The types a claim is, or may still be launched as: an instance without an id is planned only."""
-    launched = claim.known_instance
-    candidates = (launched.type,) if launched.id and launched.type else claim.plan.instance_types
+    """The types a claim is, or may still be launched as: of a kept claim the type is open."""
+    candidates = (claim.known_instance.type,) if claim.known_instance.type else claim.plan.instance_types
     return [table.index[name] for name in candidates if name in table.index]
 
 

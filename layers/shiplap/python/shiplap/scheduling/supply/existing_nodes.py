@@ -208,7 +208,7 @@ def _net_allocatable(claim: NodeClaim, template: NodeClaimTemplate, types: Seque
     Of a closed claim daemons are not counted: its room is that of its pods.
     """
     table = template.table
-    if claim.known_instance.type and claim.plan.allocatable:
+    if claim.plan.allocatable and (claim.known_instance.type or claim.state is ClaimState.LAUNCHED):
         counted = table.axis.vector(claim.plan.allocatable)[None, :]
     else:
         counted = table.axis.matrix([assumed_allocatable(table.types[index], claim) for index in types])
