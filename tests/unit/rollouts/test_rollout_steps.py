@@ -12,6 +12,7 @@ from shiplap.kubernetes.objects import OwnerReference, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, PodDisruptionBudgetStatus
 from shiplap.kubernetes.related_objects import REVISION, RolledWorkload
 from shiplap.policies.rollouts.rollout_steps import (
+    RESTARTED_AT,
     RESTARTED_FOR,
     PodOwners,
     RolloutStep,
@@ -23,6 +24,7 @@ from shiplap.policies.rollouts.rollout_steps import (
 )
 from tests.builders.pods import pod
 
+NOW = 1_767_268_800.0
 SELECTOR = {"matchLabels": {"app": "web"}}
 OWNER = {"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}
 
@@ -155,10 +157,11 @@ def test_no_deployment_is_restarted_twice_for_one_node() -> None:
 
 def test_a_template_names_the_newest_claims_only() -> None:
     many = workload(restarted=" ".join(f"claim-{number}" for number in range(40)))
-    changed = restart_annotations(many, "claim-a")[RESTARTED_FOR].split()
+    changed = restart_annotations(many, "claim-a", NOW)[RESTARTED_FOR].split()
     assert changed == [*(f"claim-{number}" for number in range(21, 40)), "claim-a"]
     assert restarted_for(workload()) == []
-    assert restart_annotations(workload(), "claim-a") == {RESTARTED_FOR: "claim-a"}
+    made = restart_annotations(workload(), "claim-a", NOW)
+    assert made == {RESTARTED_FOR: "claim-a", RESTARTED_AT: "2026-01-01T12:00:00Z"}
 
 
 def test_owners_that_are_gone_or_no_deployment() -> None:

@@ -50,6 +50,9 @@ class DecisionProgress:
         self.candidate_nodes = find_candidates(snapshot, self.market, self.pdb_limits, nominated)
         self.budgets = BudgetsLeft(snapshot, self.candidate_nodes, clock)
         self.policies = snapshot.scheduling.policies
+        self._kept_from_consolidation: dict[str, str] = {}
+        for policy in snapshot.policies:
+            self._kept_from_consolidation |= policy.kept_from_consolidation(clock.now)
         self.blocked: dict[str, str | OverBudget] = dict(self.candidate_nodes.excluded)
         self.outdated: dict[str, str | OverBudget] = {}
         self.kept_by_policies: dict[str, str] = {}
@@ -81,6 +84,7 @@ class DecisionProgress:
     def may_consolidate(self, candidate: Candidate) -> bool:
         """True if the pool's policy lets a node be consolidated; if not, note the reason."""
         reason = self.unconsolidatable(candidate) or candidate.protected or self.backing_off(candidate)
+        reason = reason or self._kept_from_consolidation.get(candidate.name, "")
         if reason:
             self.blocked[candidate.name] = reason
         return not reason

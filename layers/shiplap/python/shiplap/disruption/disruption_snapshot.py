@@ -87,6 +87,10 @@ class DisruptionInput(msgspec.Struct, frozen=True):
         """Return what keeps pods on their nodes, where the feature moves pods or keeps them."""
         return limits
 
+    def kept_from_consolidation(self, now: float) -> Mapping[str, str]:
+        """Return the nodes that are not to be consolidated now, by name, and the reasons."""
+        return {}
+
     def idle_hourly(self, removed: Sequence[PaidNode], added: Sequence[LaunchChoice]) -> float:
         """Return the part of a saving, USD per hour, that list prices show and no bill would."""
         return 0.0

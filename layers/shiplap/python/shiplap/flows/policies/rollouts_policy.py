@@ -29,6 +29,7 @@ from shiplap.policies.rollouts.rollout_steps import (
     covers,
     is_readable,
     restart_annotations,
+    restarted_at,
     restarted_for,
     step_of,
 )
@@ -149,6 +150,7 @@ class RolloutPolicy(Policy):
             within_s=wish.within_s,
             evicts=wish.evicts,
             problem=move.problem,
+            restarted_at=restarted_at(move.owners.deployment) if move.owners.deployment else 0.0,
         )
 
     def _move_of(self, pod: Pod, wish: RolloutWish, claim: str, pods: Sequence[Pod]) -> _Move | None:
@@ -206,7 +208,7 @@ class RolloutPolicy(Policy):
     def _restarted(self, deployment: RolledWorkload, claim: NodeClaim) -> StepTaken:
         metadata = deployment.metadata
         name = ScalableName(metadata.namespace, "Deployment", metadata.name)
-        changed = restart_annotations(deployment, claim.name)
+        changed = restart_annotations(deployment, claim.name, self.context.clock.now())
         try:
             self._read[name] = self.context.cluster.annotate_template(
                 name, changed, uid=metadata.uid, resource_version=metadata.resource_version

@@ -21,9 +21,13 @@ from shiplap.kubernetes.pod_disruption_budgets import (
 )
 from shiplap.kubernetes.related_objects import REVISION, SCALABLE_PLURALS, RolledWorkload, surge_and_unavailable
 from shiplap.kubernetes.selectors import matches
+from shiplap.kubernetes.timestamps import epoch, rfc3339
 
 RESTARTED_FOR = "shiplap.dev/restarted-for"
 """Annotation of pod templates: the NodeClaims whose nodes were left by restarts, the newest last."""
+
+RESTARTED_AT = "shiplap.dev/restarted-at"
+"""Annotation of pod templates: the time of the last restart, in the form of RFC 3339."""
 
 _CAME_BACK = "it was restarted for this node, and its pods came back"
 _MOST_CLAIMS = 20
@@ -152,9 +156,18 @@ def restarted_for(deployment: RolledWorkload) -> list[str]:
     return deployment.spec.template.metadata.annotations.get(RESTARTED_FOR, "").split()[-_MOST_CLAIMS:]
 
 
-def restart_annotations(deployment: RolledWorkload, claim: str) -> dict[str, str]:
+def restarted_at(deployment: RolledWorkload) -> float:
+    """Return when a Deployment was last restarted for a node, in epoch seconds; 0 for never, or at no readable time."""
+    try:
+        return epoch(deployment.spec.template.metadata.annotations.get(RESTARTED_AT, "")) or 0.0
+    except ValueError:
+        return 0.0
+
+
+def restart_annotations(deployment: RolledWorkload, claim: str, now: float) -> dict[str, str]:
     """Return what changes in the template of a Deployment that is restarted for a NodeClaim."""
-    return {RESTARTED_FOR: " ".join([*restarted_for(deployment), claim][-_MOST_CLAIMS:])}
+    claims = [*restarted_for(deployment), claim][-_MOST_CLAIMS:]
+    return {RESTARTED_FOR: " ".join(claims), RESTARTED_AT: rfc3339(now)}
 
 
 def _is_exposed(pod: Pod, whole: RolledWorkload, budgets: Sequence[PodDisruptionBudget], going: int) -> bool:
