@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
 from shiplap.manifests.custom_resources import CapacityReservationSelectorTerm
@@ -111,3 +112,23 @@ def test_a_reservation_may_shrink_and_move(running: Region) -> None:
     ground = Ground(running, BLOCK)
     ground.control.reservation(replace(BLOCK, total=1, starts_at=START))
     assert ground.states() == {"cr-block": ("active", 1)}
+
+
+def test_one_that_is_asked_for_holds_its_instances_at_once_until_it_is_cancelled(running: Region) -> None:
+    ground = Ground(running)
+    ec2 = running.client("ec2")
+    tags = [{"ResourceType": "capacity-reservation", "Tags": [{"Key": "use", "Value": "training"}]}]
+    asked = {"InstanceType": "m5.large", "InstancePlatform": "Linux/UNIX", "AvailabilityZone": ZONES[0]}
+    made = [
+        ec2.create_capacity_reservation(InstanceCount=number, TagSpecifications=tags, **asked)["CapacityReservation"]
+        for number in (1, 2)
+    ]
+    first, second = (each["CapacityReservationId"] for each in made)
+    assert [each["State"] for each in made] == ["active", "active"]
+    assert ground.states() == {first: ("active", 1), second: ("active", 2)}
+    assert len(ground.launch(second, "a").instances) == 1
+    ec2.cancel_capacity_reservation(CapacityReservationId=second)
+    assert ground.states() == {first: ("active", 1)}
+    assert ground.paid_as() == [("on-demand", "", "running")]
+    with pytest.raises(ClientError, match="CapacityReservationId"):
+        ec2.cancel_capacity_reservation(CapacityReservationId="cr-none")

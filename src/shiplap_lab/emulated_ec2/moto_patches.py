@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
+import msgspec
 from moto.core.constants import MISSING
 from moto.core.responses import ActionResult, EmptyResult
 from moto.core.serialize import AttributePickerContext, XFormedAttributePicker
@@ -21,11 +23,12 @@ from moto.ec2.models.core import TaggedEC2Resource
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ec2.models.instances import Reservation
 from moto.ec2.responses import EC2Response
-from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, get_prefix
+from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, convert_tag_spec, get_prefix
 
 from shiplap.errors import AwsError
 from shiplap_lab.emulated_ec2.allocation import CapacityPool
 from shiplap_lab.emulated_ec2.behaviour import Behaviour
+from shiplap_lab.emulated_ec2.emulated_reservations import EmulatedReservation
 from shiplap_lab.emulated_ec2.emulated_reservations import described as shown
 from shiplap_lab.emulated_ec2.fleets import create_instant, described
 from shiplap_lab.emulated_ec2.image_actions import copy_image, enable_image_deprecation, register_image
@@ -92,7 +95,8 @@ def installed(behaviour: Behaviour) -> Iterator[None]:
     ]
     changes += [(EC2Response, name, made) for name, made in _replacements(behaviour, original).items()]
     changes += [(EC2Response, made.__name__, made) for made in _WHOLE]
-    changes.append((EC2Response, "describe_capacity_reservations", _describe_capacity_reservations(behaviour)))
+    reservations = (_create_capacity_reservation, _describe_capacity_reservations, _cancel_capacity_reservation)
+    changes += [(EC2Response, of.__name__.removeprefix("_"), of(behaviour)) for of in reservations]
     before = [(owner, name, vars(owner).get(name)) for owner, name, _ in changes]
     for owner, name, made in changes:
         setattr(owner, name, made)
@@ -421,3 +425,42 @@ def _describe_capacity_reservations(behaviour: Behaviour) -> _Answer:
             return _paged(self, "CapacityReservations", shown(held, used, states, now, self.current_account), 100)
 
     return describe_capacity_reservations
+
+
+def _create_capacity_reservation(behaviour: Behaviour) -> _Answer:
+    def create_capacity_reservation(self: Any) -> ActionResult:
+        """An on-demand reservation that holds its instances at once."""
+        self.error_on_dryrun()
+        end = self._get_param("EndDate")
+        with behaviour.lock:
+            now, known = behaviour.now(), behaviour.reservations
+            held = EmulatedReservation(
+                id=next(name for number in count(1) if (name := f"cr-{number:017x}") not in known),
+                instance_type=str(self._get_param("InstanceType")),
+                zone=str(self._get_param("AvailabilityZone")),
+                total=int(self._get_param("InstanceCount")),
+                state="active",
+                starts_at=now,
+                ends_at=datetime.fromisoformat(end).timestamp() if end else 0.0,
+                tags=convert_tag_spec(self._get_param("TagSpecifications") or []).get("capacity-reservation", {}),
+            )
+            known[held.id] = held
+            return ActionResult({"CapacityReservation": shown((held,), {}, (), now, self.current_account)[0]})
+
+    return create_capacity_reservation
+
+
+def _cancel_capacity_reservation(behaviour: Behaviour) -> _Answer:
+    def cancel_capacity_reservation(self: Any) -> ActionResult:
+        """Instances that run in it go on as on-demand ones."""
+        self.error_on_dryrun()
+        name = str(self._get_param("CapacityReservationId"))
+        with behaviour.lock:
+            held = behaviour.reservations.get(name)
+            if held is None:
+                missing = f"The capacity reservation ID '{name}' does not exist"
+                raise EC2ClientError("InvalidCapacityReservationId.NotFound", missing)
+            behaviour.reservations[name] = msgspec.structs.replace(held, state="cancelled")
+        return ActionResult({"Return": True})
+
+    return cancel_capacity_reservation
