@@ -206,6 +206,7 @@ docs: setup ## Write llms.txt, docs/reference/commands.md from the commands' own
 	@$(BIN)/python tools/api_types.py
 	@$(BIN)/python tools/remedy_table.py
 	@$(BIN)/python tools/ec2_fields.py
+	@$(BIN)/python tools/settings_reference.py
 	@$(BIN)/python tools/grafana_dashboard.py 2>/dev/null
 
 site: setup build/mkdocs/.ready ## The documentation as a site in build/site, with search; a link that leads nowhere fails it

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from shiplap.regions import known_regions
+from shiplap_cdk.field_docs import field_docs, structs_of
 from shiplap_cdk.install_keys import InstallDocument, written_install
 
 SCHEMA_FILE = "shiplap.schema.json"
@@ -21,9 +22,13 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def install_schema() -> dict[str, Any]:
     """Return the JSON schema: whatever the reader takes satisfies it."""
     made = msgspec.json.schema(written_install())
-    for part in made["$defs"].values():
+    structs = structs_of(written_install())
+    for title, part in made["$defs"].items():
+        explained = field_docs(structs[title]) if title in structs else {}
         required = part.get("required", ())
         for name, value in part.get("properties", {}).items():
+            if name in explained:
+                value.setdefault("description", explained[name])
             if name not in required:
                 _allow_null(value)
             if isinstance(value.get("additionalProperties"), dict):

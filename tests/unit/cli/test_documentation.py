@@ -82,7 +82,7 @@ def test_the_index_leads_to_every_page() -> None:
     assert [name(page) for page in pages if f"]({page.relative_to(ROOT / 'docs')})" not in index] == []
 
 
-_GENERATED = ("commands", "kubernetes-fields", "karpenter-fields", "ec2-fields")
+_GENERATED = ("commands", "settings", "kubernetes-fields", "karpenter-fields", "ec2-fields")
 """Pages of the reference that `make docs` writes as a whole."""
 _GENERATED_TABLE = re.compile(r"<!-- tools/\S+ writes the table -->.*?<!-- end of the table -->", re.DOTALL)
 

@@ -24,15 +24,20 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 class _Expression(_Part, frozen=True):
     key: str
+    """The label."""
     operator: Annotated[str, demands(choices=_OPERATORS)]
+    """`In` and `NotIn` compare its value, `Exists` and `DoesNotExist` look whether it is there."""
     values: tuple[str, ...] = ()
+    """What it is compared with."""
 
 
 class ClaimSelector(_Part, frozen=True):
     """A Kubernetes label selector; one without any condition is refused, since it would claim everything."""
 
     match_labels: dict[str, str] = {}
+    """Labels and values that a pod must have."""
     match_expressions: tuple[_Expression, ...] = ()
+    """Conditions, all of which must hold."""
 
     def selector(self) -> LabelSelector:
         """The selector as a LabelSelector."""
@@ -41,15 +46,14 @@ class ClaimSelector(_Part, frozen=True):
 
 
 class ClaimRule(_Part, frozen=True):
-    """Pods for which every part that is written holds.
-
-    `namespaces` are names, in which `*` stands for any text; `pod_selector` looks at the pod's labels; `tolerates` is
-    the key of a taint that the pod names in a toleration. A toleration of everything names no key and claims nothing.
-    """
+    """Pods for which every part that is written holds."""
 
     namespaces: tuple[str, ...] = ()
+    """Names, in which `*` stands for any text."""
     pod_selector: ClaimSelector | None = None
+    """The pod's labels."""
     tolerates: str = ""
+    """The key of a taint that the pod names in a toleration. One of everything names no key and claims nothing."""
 
     def claims(self, pod: Pod) -> bool:
         """True if this rule claims the pod."""

@@ -25,11 +25,17 @@ class DefaultConstraint(_Part, frozen=True):
     """A spread constraint without a selector: pods are selected by the Services and the controller they belong to."""
 
     max_skew: Annotated[int, demands(least=1, most=_MOST)]
+    """How many more pods a domain may have than the one with the fewest."""
     topology_key: Annotated[str, demands(shortest=1)]
+    """The label of nodes whose values are the domains."""
     when_unsatisfiable: Annotated[str, demands(choices=("DoNotSchedule", "ScheduleAnyway"))]
+    """`ScheduleAnyway` makes it a preference."""
     min_domains: Annotated[int, demands(least=1, most=_MOST)] | None = None
+    """While there are fewer domains, the fewest counts as 0; only with `DoNotSchedule`."""
     node_affinity_policy: Annotated[str, demands(choices=("Honor", "Ignore"))] = "Honor"
+    """`Honor` leaves out domains of nodes that the pod's node selector and affinity rule out."""
     node_taints_policy: Annotated[str, demands(choices=("Honor", "Ignore"))] = "Ignore"
+    """`Honor` leaves out domains of nodes whose taints the pod does not tolerate."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Fields with what is wrong with them."""
@@ -38,10 +44,12 @@ class DefaultConstraint(_Part, frozen=True):
 
 
 class PodTopologySpread(_Part, frozen=True):
-    """`defaulting_type` System stands for kube-scheduler's built-in constraints; List for those written here."""
+    """The spread of pods that have no spread constraints of their own."""
 
     default_constraints: tuple[DefaultConstraint, ...] = ()
+    """The constraints that such pods get."""
     defaulting_type: Annotated[str, demands(choices=("List", "System"))] = "List"
+    """`System` stands for kube-scheduler's built-in constraints, `List` for those written here."""
 
     def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
         """The default constraints, their selectors still open."""
