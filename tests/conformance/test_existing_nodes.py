@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from shiplap.errors import InvalidInput
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Event, EventSource, ObjectReference
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.timestamps import rfc3339
@@ -140,6 +141,39 @@ def test_what_a_starting_node_does_not_report_yet_is_taken_from_its_claim() -> N
     starting = node("new", pool="default", initialized=False, labels={"karpenter.sh/nodeclaim": claim.name})
     outcome = given(pod("first", requests={gpu: "1"}), nodes=[starting], claims=[in_flight(claim)])
     assert outcome.home("first") == "new"
+
+
+UNREGISTERED = {"key": labels.UNREGISTERED_TAINT, "effect": "NoExecute"}
+DEDICATED = {"key": "dedicated", "value": "a", "effect": "NoSchedule"}
+
+
+def test_a_node_that_is_not_registered_yet_has_the_labels_of_its_claim() -> None:
+    """A kubelet does not know them: the pod that the node was launched for asks for one, and gets no second node."""
+    asks = pod("first", selector={"team": "a", labels.INSTANCE_TYPE: "small-instance-type"})
+    pools = [pool(labels={"team": "a"})]
+    claim = given(asks, pools=pools).claim
+    joined = node("new", pool="default", initialized=False, provider_id="aws:///z/i-1", taints=[UNREGISTERED])
+    joined.metadata.labels.pop(labels.REGISTERED)
+    record = in_flight(claim, state=ClaimState.LAUNCHED, instance_id="i-1", instance_type="small-instance-type")
+    assert given(asks, pools=pools, nodes=[joined], claims=[record]).home("first") == "new"
+    other = in_flight(claim, state=ClaimState.LAUNCHED, instance_id="i-2", instance_type="small-instance-type")
+    elsewhere = given(asks, pod("second", selector={"team": "b"}), pools=pools, nodes=[joined], claims=[other])
+    assert elsewhere.home("first") == claim.name, "the claim of another instance says nothing of this node"
+    assert not elsewhere.home("second")
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_a_node_that_is_not_registered_yet_has_the_taints_of_its_claim(synced: bool) -> None:
+    pools = [pool(taints=[DEDICATED])]
+    tolerates = pod("first", tolerations=[{"key": "dedicated", "operator": "Exists"}])
+    claim = given(tolerates, pools=pools).claim
+    marks = {} if synced else {labels.DO_NOT_SYNC_TAINTS: "true"}
+    joined = node("new", pool="default", initialized=False, instance_id="i-1", labels=marks, taints=[UNREGISTERED])
+    joined.metadata.labels.pop(labels.REGISTERED)
+    record = in_flight(claim, state=ClaimState.LAUNCHED, instance_id="i-1", instance_type=claim.launch.instance_type)
+    outcome = given(tolerates, pod("other"), pools=pools, nodes=[joined], claims=[record])
+    assert outcome.home("first") == "new"
+    assert outcome.home("other") == ("" if synced else "new")
 
 
 def test_bound_pods_take_their_room() -> None:

@@ -129,7 +129,12 @@ def _existing_node_of(
             expected = template.table.types[index].careful_allocatable if index is not None else {}
         taints = tuple(taint for taint in taints if taint not in startup and not is_ephemeral(taint))
         allocatable |= {name: amount for name, amount in expected.items() if not allocatable.get(name)}
-    existing = ExistingNode(meta.name, initialized, meta.labels, taints, allocatable)
+    known = meta.labels
+    if claim is not None and known.get(labels.REGISTERED) != "true":
+        # Registration adds what no kubelet knows. A pod that asks for it got a second node meanwhile.
+        known = {**known, **_certain_labels(claim)}
+        taints = _with_taints_of(claim, node, taints)
+    existing = ExistingNode(meta.name, initialized, known, taints, allocatable)
     if claim is not None and claim.state not in (ClaimState.INITIALIZED, ClaimState.DISRUPTING):
         existing.promised = _promised(claim)
         existing.estimated = bool(claim.plan.relies_on_estimate) and not node.status.allocatable
@@ -142,12 +147,7 @@ def _is_starting(node: Node, now: float) -> bool:
 
 
 def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None, *, is_closed: bool) -> ExistingNode:
-    certain = {
-        **claim.plan.labels,
-        **labels.of_pool(claim.plan.node_pool),
-        labels.NODE_CLASS: label_value_of(claim.plan.node_class),
-    }
-    certain |= _launched_labels(claim)
+    certain = _certain_labels(claim)
     possible = Requirements.of(claim.plan.requirements).and_(Requirements.of_labels(certain).values())
     types = _possible_types(claim, template) if template is not None else ()
     net = _net_allocatable(claim, template, types, is_closed=is_closed) if template is not None and types else None
@@ -164,6 +164,24 @@ def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None
         promised=_promised(claim),
         estimated=bool(claim.plan.relies_on_estimate),
     )
+
+
+def _certain_labels(claim: NodeClaim) -> dict[str, str]:
+    """Return the labels that the node of a claim will have whichever of the types is launched."""
+    return {
+        **claim.plan.labels,
+        **labels.of_pool(claim.plan.node_pool),
+        labels.NODE_CLASS: label_value_of(claim.plan.node_class),
+        **_launched_labels(claim),
+    }
+
+
+def _with_taints_of(claim: NodeClaim, node: Node, taints: Sequence[Taint]) -> tuple[Taint, ...]:
+    """Return a node's taints with those that registration adds."""
+    if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) == "true":
+        return tuple(taints)
+    present = {(taint.key, taint.effect) for taint in taints}
+    return (*taints, *(taint for taint in claim.plan.taints if (taint.key, taint.effect) not in present))
 
 
 def _launched_labels(claim: NodeClaim) -> dict[str, str]:
