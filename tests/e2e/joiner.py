@@ -18,6 +18,8 @@ from shiplap_lab.emulated_ec2.control import Ec2Control, EmulatedInstance
 from tests.e2e.api import RealApi
 
 DRIVER = "ebs.csi.aws.com"
+OLDER_INSTANCE_TYPE = "beta.kubernetes.io/instance-type"
+"""The cloud controller manager of EKS still writes it beside the stable label."""
 ZONE_OF_VOLUME = "topology.ebs.csi.aws.com/zone"
 _SELECTED = "volume.kubernetes.io/selected-node"
 _VOLUMES_PER_NODE = 25
@@ -97,7 +99,7 @@ class Joiner:
         machine = machine_of(item)
         now = time.time()
         node = node_object(machine, self._hardware, self._version, now)
-        node["metadata"]["labels"][ZONE_OF_VOLUME] = item.zone
+        node["metadata"]["labels"] |= {ZONE_OF_VOLUME: item.zone, OLDER_INSTANCE_TYPE: item.instance_type}
         try:
             self._api.create("nodes", node)
         except ObjectConflict:
