@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Event, EventSource, ObjectReference
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
+from shiplap.kubernetes.requirements import requirement
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.builders.nodes import node
@@ -174,6 +176,23 @@ def test_a_node_that_is_not_registered_yet_has_the_taints_of_its_claim(synced: b
     outcome = given(tolerates, pod("other"), pools=pools, nodes=[joined], claims=[record])
     assert outcome.home("first") == "new"
     assert outcome.home("other") == ("" if synced else "new")
+
+
+def test_a_pod_that_may_be_in_several_partitions_of_a_placement_group_gets_one_node_in_one() -> None:
+    """EC2 is asked for one partition or any, and its choice among any may be one that the pod refuses."""
+    wished = [{"key": labels.PARTITION, "operator": "In", "values": ["10", "3", "2"]}]
+    plain = fake_type("small", cpu="4")
+    partitions = requirement(labels.PARTITION, "In", [str(number) for number in range(1, 12)])
+    types = [replace(plain, requirements=(*plain.requirements, partitions))]
+    asks = pod("first", requires=[wished])
+    claim = given(asks, types=types).claim
+    assert claim.labels[labels.PARTITION] == "2"
+    assert [line.values for line in claim.requirements if line.key == labels.PARTITION] == [("2",)]
+    again = given(asks, types=types, claims=[in_flight(claim, state=ClaimState.LAUNCHED, instance_type="small")])
+    assert again.home("first") == claim.name
+    assert not again.claims
+    free = given(pod("first"), types=types).claim
+    assert labels.PARTITION not in free.labels, "EC2 chooses where nobody asks"
 
 
 def test_bound_pods_take_their_room() -> None:

@@ -185,7 +185,7 @@ class ClaimWriter:
 
     def _fill_in(self, group: ClaimGroup, holds: Bools, types: TypeList) -> _ClaimForm:
         template, node_template = group.template, group.template.pool.spec.template
-        requirements = _narrowed(group, holds, types)
+        requirements = _in_one_partition(_narrowed(group, holds, types))
         types = _cheapest_first(template.table, requirements, types)
         blank = PlannedClaim(
             name="",
@@ -348,6 +348,18 @@ def _kept_variants(group: ClaimGroup, holds: Bools, types: TypeList) -> list[Req
         for options, places in zip(variants.choices, chosen, strict=True)
         if len(places) < len(options)
     ]
+
+
+def _in_one_partition(requirements: Requirements) -> Requirements:
+    """The requirements with one partition of a placement group where several are allowed: the first by number.
+
+    A launch asks EC2 for one partition or for any. What EC2 would choose among all may be none of those.
+    """
+    entry = requirements.get(labels.PARTITION)
+    if entry is None or entry.complement or len(entry.values) < 2:
+        return requirements
+    first = min(entry.values, key=lambda value: (len(value), value))
+    return requirements.and_(Requirements.of_labels({labels.PARTITION: first}).values())
 
 
 def _union(parts: Sequence[Requirement]) -> Requirement:
