@@ -6,20 +6,18 @@ Plays the boot of each machine, the cloud controller and the EBS CSI driver; kwo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Event, Thread
 from typing import Any
 
 from shiplap.aws import tags
 from shiplap.errors import ClusterUnreachable, ObjectConflict, ObjectNotFound
-from shiplap.kubernetes.labels import ZONE
+from shiplap.kubernetes.labels import NORMALIZED, ZONE
 from shiplap_lab.cluster_simulator.machines import Hardware, Machine, node_object
 from shiplap_lab.emulated_ec2.control import Ec2Control, EmulatedInstance
 from tests.e2e.api import RealApi
 
 DRIVER = "ebs.csi.aws.com"
-OLDER_INSTANCE_TYPE = "beta.kubernetes.io/instance-type"
-"""The cloud controller manager of EKS still writes it beside the stable label."""
 ZONE_OF_VOLUME = "topology.ebs.csi.aws.com/zone"
 _SELECTED = "volume.kubernetes.io/selected-node"
 _VOLUMES_PER_NODE = 25
@@ -99,7 +97,7 @@ class Joiner:
         machine = machine_of(item)
         now = time.time()
         node = node_object(machine, self._hardware, self._version, now)
-        node["metadata"]["labels"] |= {ZONE_OF_VOLUME: item.zone, OLDER_INSTANCE_TYPE: item.instance_type}
+        node["metadata"]["labels"] |= _older_labels(node["metadata"]["labels"])
         try:
             self._api.create("nodes", node)
         except ObjectConflict:
@@ -138,6 +136,11 @@ class Joiner:
             delete(plural, name)
         except ObjectNotFound:
             pass  # somebody else was faster
+
+
+def _older_labels(known: Mapping[str, str]) -> dict[str, str]:
+    """The labels that the cloud controller manager and drivers of EKS write beside the stable ones."""
+    return {older: known[stable] for older, stable in NORMALIZED.items() if older not in known and stable in known}
 
 
 def machine_of(item: EmulatedInstance) -> Machine:
