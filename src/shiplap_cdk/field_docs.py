@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -39,20 +39,23 @@ def _in_source(kind: type[msgspec.Struct]) -> Iterator[tuple[str, str]]:
 
 def structs_of(kind: Any) -> dict[str, type[msgspec.Struct]]:
     """Return all structs that a type is made of, itself included, by the names that a JSON schema gives them."""
-    found: dict[str, type[msgspec.Struct]] = {}
-    _collect(msgspec.inspect.type_info(kind), found)
-    return found
+    return {shape.cls.__name__: shape.cls for shape in struct_shapes([msgspec.inspect.type_info(kind)])}
 
 
-def _collect(info: Any, found: dict[str, type[msgspec.Struct]]) -> None:
-    if isinstance(info, msgspec.inspect.StructType):
-        if info.cls.__name__ in found:
-            return
-        found[info.cls.__name__] = info.cls
-        parts: list[Any] = [field.type for field in info.fields]
-    else:
-        parts = [getattr(info, name, None) for name in ("type", "item_type", "key_type", "value_type")]
-        parts += [*getattr(info, "types", ()), *getattr(info, "item_types", ())]
-    for part in parts:
-        if isinstance(part, msgspec.inspect.Type):
-            _collect(part, found)
+def struct_shapes(shapes: Iterable[Any]) -> Iterator[msgspec.inspect.StructType]:
+    """Yield the structs in shapes of `msgspec.inspect`, those within them included, each once."""
+    seen: set[Any] = set()
+    waiting = list(shapes)
+    while waiting:
+        shape = waiting.pop()
+        if isinstance(shape, msgspec.inspect.StructType):
+            if shape.cls in seen:
+                continue
+            seen.add(shape.cls)
+            yield shape
+            waiting += [each.type for each in shape.fields]
+        else:
+            for part in ("type", "item_type", "key_type", "value_type"):
+                waiting += [getattr(shape, part)] if hasattr(shape, part) else []
+            for part in ("types", "item_types"):
+                waiting += list(getattr(shape, part, ()))

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from shiplap_cdk.field_docs import struct_shapes
 from shiplap_cli.command_entry import CommandEntry
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -47,24 +48,11 @@ def schema_text(path: str, entry: CommandEntry) -> str:
 
 def _written_structs(shapes: Iterable[Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield the structs in shapes, by name, with the fields that are always written."""
-    seen: set[Any] = set()
-    waiting = list(shapes)
-    while waiting:
-        shape = waiting.pop()
-        if isinstance(shape, inspect.StructType):
-            if shape.cls in seen:
-                continue
-            seen.add(shape.cls)
-            if isinstance(shape.cls, type):  # a generic one has a name of its own, and leaves nothing out
-                omits = shape.cls.__struct_config__.omit_defaults
-                always = [each for each in shape.fields if each.required or not (omits or _is_unset(each))]
-                yield shape.cls.__name__, [each.encode_name for each in always]
-            waiting += [each.type for each in shape.fields]
-        else:
-            for part in ("type", "item_type", "key_type", "value_type"):
-                waiting += [getattr(shape, part)] if hasattr(shape, part) else []
-            for part in ("types", "item_types"):
-                waiting += list(getattr(shape, part, ()))
+    for shape in struct_shapes(shapes):
+        if isinstance(shape.cls, type):  # a generic one has a name of its own, and leaves nothing out
+            omits = shape.cls.__struct_config__.omit_defaults
+            always = [each for each in shape.fields if each.required or not (omits or _is_unset(each))]
+            yield shape.cls.__name__, [each.encode_name for each in always]
 
 
 def _is_unset(field: inspect.Field) -> bool:

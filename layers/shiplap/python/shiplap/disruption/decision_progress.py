@@ -50,9 +50,9 @@ class DecisionProgress:
         self.candidate_nodes = find_candidates(snapshot, self.market, self.pdb_limits, nominated)
         self.budgets = BudgetsLeft(snapshot, self.candidate_nodes, clock)
         self.policies = snapshot.scheduling.policies
-        self._kept_from_consolidation: dict[str, str] = {}
-        for policy in snapshot.policies:
-            self._kept_from_consolidation |= policy.kept_from_consolidation(clock.now)
+        self._kept_from_consolidation = {
+            node: why for policy in snapshot.policies for node, why in policy.kept_from_consolidation(clock.now).items()
+        }
         self.blocked: dict[str, str | OverBudget] = dict(self.candidate_nodes.excluded)
         self.outdated: dict[str, str | OverBudget] = {}
         self.kept_by_policies: dict[str, str] = {}

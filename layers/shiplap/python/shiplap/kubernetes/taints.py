@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint, Toleration
@@ -73,6 +73,12 @@ def untolerated(
         else:
             return taint
     return None
+
+
+def with_lacking(present: Sequence[Taint], wanted: Iterable[Taint]) -> tuple[Taint, ...]:
+    """The present taints and those wanted of which no taint has the key and the effect, each once."""
+    known = {(taint.key, taint.effect) for taint in present}
+    return (*present, *(taint for taint in dict.fromkeys(wanted) if (taint.key, taint.effect) not in known))
 
 
 def is_ephemeral(taint: Taint) -> bool:

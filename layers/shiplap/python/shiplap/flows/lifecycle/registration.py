@@ -19,7 +19,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, RawObject, Taint, is_ready
 from shiplap.kubernetes.quantity import format_resources, parse_resources
-from shiplap.kubernetes.taints import is_ephemeral
+from shiplap.kubernetes.taints import is_ephemeral, with_lacking
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 
 _LOG = logging.getLogger(__name__)
@@ -166,9 +166,7 @@ def _node_taints(claim: NodeClaim, node: Node) -> list[Taint]:
     kept = [taint for taint in node.spec.taints if taint.key != labels.UNREGISTERED_TAINT]
     if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) == "true":
         return kept
-    present = {(taint.key, taint.effect) for taint in kept}
-    wanted = (*claim.plan.taints, *claim.plan.startup_taints)
-    return kept + [taint for taint in dict.fromkeys(wanted) if (taint.key, taint.effect) not in present]
+    return list(with_lacking(kept, (*claim.plan.taints, *claim.plan.startup_taints)))
 
 
 def initialize(claim: NodeClaim, node: Node, context: FlowContext) -> NodeClaim | None:

@@ -17,7 +17,7 @@ from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod, Taint, Toleration
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.kubernetes.requirements import Requirement, Requirements
-from shiplap.kubernetes.taints import is_ephemeral, untolerated
+from shiplap.kubernetes.taints import is_ephemeral, untolerated, with_lacking
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import IN_FLIGHT, LEAVING, ClaimState, NodeClaim
 from shiplap.scheduling.model.planned_pods import STARTING_S
@@ -178,10 +178,8 @@ def _certain_labels(claim: NodeClaim) -> dict[str, str]:
 
 def _with_taints_of(claim: NodeClaim, node: Node, taints: Sequence[Taint]) -> tuple[Taint, ...]:
     """Return a node's taints with those that registration adds."""
-    if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) == "true":
-        return tuple(taints)
-    present = {(taint.key, taint.effect) for taint in taints}
-    return (*taints, *(taint for taint in claim.plan.taints if (taint.key, taint.effect) not in present))
+    is_kept = node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) == "true"
+    return with_lacking(taints, () if is_kept else claim.plan.taints)
 
 
 def _launched_labels(claim: NodeClaim) -> dict[str, str]:
