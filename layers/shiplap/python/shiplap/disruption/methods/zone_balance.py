@@ -24,6 +24,7 @@ from shiplap.kubernetes.objects import TERMINAL_PHASES, LabelSelector, Pod
 from shiplap.kubernetes.selectors import matcher
 from shiplap.manifests.shiplap_annotations import ZoneBalance, zone_balance
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from shiplap.scheduling.model.topology_constraints import with_label_keys
 
 _MOST_TRIED = 8
 """How many nodes are tried in one decision."""
@@ -182,12 +183,12 @@ def _zone_of(claim: PlannedClaim) -> str:
 def _spreads(pod: Pod) -> Iterable[_Spread]:
     """The constraints of a pod over zones that kube-scheduler may give up."""
     for constraint in pod.spec.topology_spread_constraints:
-        selector = constraint.label_selector
         may_be_given_up = constraint.when_unsatisfiable == "ScheduleAnyway"
-        if constraint.topology_key == labels.ZONE and may_be_given_up and selector is not None:
-            same = {key: pod.metadata.labels[key] for key in constraint.match_label_keys if key in pod.metadata.labels}
-            narrowed = msgspec.structs.replace(selector, match_labels={**selector.match_labels, **same})
-            written = msgspec.json.encode(narrowed, order="deterministic")
+        if constraint.topology_key != labels.ZONE or not may_be_given_up:
+            continue
+        selector = with_label_keys(constraint.label_selector, pod.metadata.labels, constraint.match_label_keys, ())
+        if selector is not None:
+            written = msgspec.json.encode(selector, order="deterministic")
             yield _Spread(pod.metadata.namespace or "default", written, constraint.max_skew)
 
 

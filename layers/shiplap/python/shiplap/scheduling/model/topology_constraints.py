@@ -354,7 +354,7 @@ class Terms:
 
     def _spread(self, pod: Pod, spread: TopologySpreadConstraint) -> Spread:
         key = labels.NORMALIZED.get(spread.topology_key, spread.topology_key)
-        selector = _with_label_keys(spread.label_selector, pod.metadata.labels, spread.match_label_keys, ())
+        selector = with_label_keys(spread.label_selector, pod.metadata.labels, spread.match_label_keys, ())
         namespace = pod.metadata.namespace or "default"
         number = self._number(Term(key, (PodSelector(frozenset((namespace,)), None, selector),)))
         return Spread(
@@ -378,7 +378,7 @@ class Terms:
         return tuple(dict.fromkeys(self._number(Term(_key(term), tuple(pod_selectors))) for term in items))
 
     def _crowd(self, pod: Pod, term: PodAffinityTerm) -> PodSelector:
-        selector = _with_label_keys(
+        selector = with_label_keys(
             term.label_selector, pod.metadata.labels, term.match_label_keys, term.mismatch_label_keys
         )
         by_label = term.namespace_selector
@@ -541,7 +541,7 @@ def _key(term: PodAffinityTerm) -> str:
     return labels.NORMALIZED.get(term.topology_key, term.topology_key)
 
 
-def _with_label_keys(
+def with_label_keys(
     selector: LabelSelector | None, mine: Mapping[str, str], equal: Iterable[str], different: Iterable[str]
 ) -> LabelSelector | None:
     """The selector narrowed to pods that share, or do not share, these labels; keys the pod lacks count for nothing."""
