@@ -124,6 +124,18 @@ def source_of(compiled: str) -> str:
     return f"{folder}/{name.partition('.')[0]}.py"
 
 
+def test_bytecode_knows_the_lines_of_stack_traces_and_no_columns(tmp_path: Path) -> None:
+    layer = layers.library(layers.HERE, tmp_path)
+    name = next(name for name in names(layer) if name.endswith(f"/pack.{sys.implementation.cache_tag}.pyc"))
+    with zipfile.ZipFile(layer.path) as archive:
+        code = marshal.loads(archive.read(name)[16:])  # noqa: S302 - our own bytecode
+
+    positions = list(code.co_positions())
+
+    assert {line for line, *_ in positions} - {None, 1}
+    assert all(start is None and end is None for _, _, start, end in positions)
+
+
 def test_bytecode_is_never_checked_and_names_no_path_of_this_machine(tmp_path: Path) -> None:
     layer = layers.library(layers.HERE, tmp_path)
     compiled = [name for name in names(layer) if name.endswith(".pyc")]
