@@ -79,10 +79,14 @@ def without_modules(contracts: str, policy: str) -> str:
 
 
 def run_in(tree: Path, *command: str, limit_s: float) -> None:
-    """Run a program of the environment in a tree; the test fails with the end of its output if the program fails."""
+    """Run a program of the environment in a tree; the test fails with the end of its output if the program fails.
+
+    Tests draw as few examples as `make test` does: what a policy's files are needed for shows in any of them, and the
+    whole tree's tests draw all.
+    """
     paths = (tree / "layers/shiplap/python", tree / "src", tree)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
-    for name in [name for name in environment if name.startswith(("PYTEST_", "COV_"))]:
+    for name in [name for name in environment if name.startswith(("PYTEST_", "COV_", "SHIPLAP_TESTS"))]:
         del environment[name]
     done = subprocess.run(  # noqa: S603 - our own tools
         [Path(sys.executable).parent / command[0], *command[1:]],

@@ -532,7 +532,8 @@ def test_a_workload_tells_how_far_its_rollout_is(api: ClusterApi, server: Server
         "template": template("main", app="web"),
     }
     made = {"metadata": {"name": "web"}, "spec": {**spec, "strategy": {"rollingUpdate": {"maxSurge": 2}}}}
-    server.create("deployments", {**made, "status": {"availableReplicas": 2, "observedGeneration": 1}}, "shop")
+    counts = {"replicas": 3, "readyReplicas": 2, "availableReplicas": 2, "observedGeneration": 1}
+    server.create("deployments", {**made, "status": counts}, "shop")
     name = ScalableName("shop", "Deployment", "web")
     found = api.workload(name)
     assert found is not None
@@ -600,7 +601,9 @@ def test_objects_are_found_by_their_names_alone(api: ClusterApi, server: Server)
 
 
 def test_of_a_kind_without_definition_there_is_no_object(api: ClusterApi) -> None:
-    unknown = msgspec.structs.replace(BUFFERS, group="none.example.com")
+    unknown = msgspec.structs.replace(
+        BUFFERS, group="scheduling.volcano.sh", plural="podgroups"
+    )  # which the role permits
     for _ in range(3):
         assert api.named_objects(unknown, {("a", "one")}) == NamedObjects()
 
