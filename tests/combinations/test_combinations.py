@@ -66,6 +66,7 @@ ROOMY_LIMIT, ROOMY_CEILING = (f"a {what} with room to spare changes nothing" for
         ("more supply leaves no more pods out", 20261128, 258),
         ("more supply leaves no more pods out", 557002, 1234),
         ("an unrelated NodePool changes nothing", 1, 2793),
+        ("a plan keeps every rule but topology", 3714459478, 66),
         ("a plan keeps affinity and anti-affinity", 55667701, 2425),
         ("a plan keeps spread constraints", 55667701, 3452),
         ("once a plan is carried out there is nothing more to do", 1, 171),

@@ -105,6 +105,17 @@ def test_a_daemon_takes_nothing_of_a_type_that_is_not_sold_where_it_runs(selecto
     assert outcome.scheduled
 
 
+@pytest.mark.parametrize("selector", [{ZONE: Z2}, {KIND: "spot"}], ids=str)
+def test_a_claim_requests_no_daemon_of_a_place_where_its_smaller_types_are_sold_out(selector: dict[str, str]) -> None:
+    elsewhere = [(kind, zone) for kind, zone in EVERYWHERE if {ZONE: zone, KIND: kind}.items() & selector.items()]
+    sold = fake_type("large", cpu="2", memory="8Gi", offerings=EVERYWHERE, unavailable=elsewhere, pods="20")
+    outcome = given(pod(cpu="1500m"), types=[sold, XLARGE], daemon_sets=selecting(selector=selector))
+    assert outcome.claim.instance_types == ("large", "xlarge")
+    assert values(outcome, *selector) >= {*selector.values()}
+    assert outcome.claim.requests["cpu"] == 1500
+    assert outcome.claim.allocatable["cpu"] == 1900
+
+
 def _priced(item: InstanceType, prices: dict[tuple[str, str], float], usual: float) -> InstanceType:
     def price(offering: Offering) -> Offering:
         return replace(offering, price=prices.get((item.name, offering.zone), usual))

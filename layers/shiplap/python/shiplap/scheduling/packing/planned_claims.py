@@ -205,7 +205,7 @@ class ClaimWriter:
             relies_on_estimate=types.estimated,
         )
         places = template.table.row_type[types.rows].tolist()
-        return _ClaimForm(blank, template.daemons_of_types(places, requirements).min(axis=0))
+        return _ClaimForm(blank, template.daemons_of_sold_types(places, requirements).min(axis=0))
 
 
 def _smallest_allocatable(table: TypeTable, types: TypeList) -> dict[str, int]:

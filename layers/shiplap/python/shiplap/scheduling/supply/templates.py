@@ -112,7 +112,15 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
 
     def daemons_of_types(self, types: Sequence[int], requirements: Requirements) -> Ints:
         """The most that daemons take [types, resources] of a node of these types with these requirements."""
-        may = self.rows_of_variants(requirements)
+        return self._most_of_daemons(types, self.rows_of_variants(requirements))
+
+    def daemons_of_sold_types(self, types: Sequence[int], requirements: Requirements) -> Ints:
+        """As `daemons_of_types`, of nodes that are sold now: a type may be sold out where a daemon runs."""
+        if len(self.variants.all) == 1:
+            return self.daemons_of_types(types, requirements)
+        return self._most_of_daemons(types, np.isfinite(self.prices_of_rows(requirements)))
+
+    def _most_of_daemons(self, types: Sequence[int], may: Bools) -> Ints:
         overhead = np.where(may[:, None], self.daemons.overhead, 0)
         most = np.zeros((len(self.table.types), overhead.shape[1]), np.int64)
         np.maximum.at(most, self.table.row_type, overhead)
