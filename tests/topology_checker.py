@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from shiplap.kubernetes.objects import LabelSelector, Pod, PodAffinityTerm, Taint, TopologySpreadConstraint
 from shiplap.manifests.nodeclaim import ClaimPlan
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
@@ -188,7 +190,7 @@ def _uneven(places: Sequence[Place]) -> Iterator[str]:
 
     orders = (harmless_first, strictest_first, largest_first, smallest_first, bound_first)
     left = [_left_over(places, waiting, order) for order in orders]
-    if all(left):
+    if all(left) and _left_by_least_harm(places, waiting):
         yield f"no order places {[(_name(pod), place.name) for place, pod in min(left, key=len)]} evenly"
 
 
@@ -210,6 +212,36 @@ def _left_over(
         place, pod = waiting.pop(min(ready)[1])
         standing[place.name].append(pod)
     return waiting
+
+
+def _left_by_least_harm(places: Sequence[Place], waiting: Sequence[tuple[Place, Pod]]) -> Sequence[tuple[Place, Pod]]:
+    """Return the pods left over if each step places one after which most of the others could still be placed.
+
+    Pods alike on one place are tried once. Workloads that count each other's pods need such an order.
+    """
+    standing = {place.name: list(place.old) for place in places}
+    kinds: dict[tuple[str, bytes], list[tuple[Place, Pod]]] = {}
+    for place, pod in waiting:
+        alike = msgspec.json.encode((pod.metadata.namespace, pod.metadata.labels, pod.spec))
+        kinds.setdefault((place.name, alike), []).append((place, pod))
+
+    def able(place: Place, pod: Pod) -> bool:
+        return _heights(place, pod, places, standing) is not None
+
+    def others_able(kind: tuple[str, bytes]) -> int:
+        place, pod = kinds[kind][0]
+        standing[place.name].append(pod)
+        count = sum(able(*members[0]) for other, members in kinds.items() if other != kind)
+        standing[place.name].pop()
+        return count
+
+    while ready := [kind for kind, members in kinds.items() if able(*members[0])]:
+        chosen = max(ready, key=lambda kind: (others_able(kind), len(kinds[kind])))
+        place, pod = kinds[chosen].pop()
+        standing[place.name].append(pod)
+        if not kinds[chosen]:
+            del kinds[chosen]
+    return [item for members in kinds.values() for item in members]
 
 
 def _heights(

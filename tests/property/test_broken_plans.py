@@ -287,6 +287,22 @@ def test_a_broken_plan_is_caught(sound: tuple[Snapshot, Plan], breaking: Callabl
     assert any(words in text for text in found), found
 
 
+@pytest.mark.parametrize(("beside", "is_even"), [(2, True), (0, False)])
+def test_workloads_that_count_each_other_have_an_order(beside: int, is_even: bool) -> None:
+    """`web-0` is bound to a node before the pods that it counts there; nothing can be bound last onto a fuller node."""
+    ours, theirs = spread(HOST), spread(HOST)
+    ours["topologySpreadConstraints"][0]["labelSelector"] = {"matchLabels": {"app": "db"}}
+    theirs["topologySpreadConstraints"][0] |= {"labelSelector": {"matchLabels": {"app": "web"}}, "minDomains": 3}
+    web = pod("web-0", cpu="100m", metadata=app("web"), spec=ours)
+    waiting = pods(beside, "db", cpu="100m", metadata=app("db"), spec=theirs)
+    standing = pods(2 - beside, "old", cpu="100m", metadata=app("db"), node="a")
+    nodes = [node("a", labels={HOST: "a"}), node("b", labels={HOST: "b"})]
+    snapshot = case.snapshot_of([*waiting, web, *standing], nodes, types=_types())
+    references = tuple(PodReference("default", item.metadata.name, item.metadata.uid) for item in (*waiting, web))
+    plan = replace(case.given(types=_types()).plan, existing_nodes=(Placement("a", references),))
+    assert (topology_violations(snapshot, plan) == []) is is_even
+
+
 def test_a_claim_that_takes_another_pod_in_silence_is_caught(sound: tuple[Snapshot, Plan]) -> None:
     """Even a move that keeps every constraint leaves a claim that requests less than its pods do."""
     snapshot, plan = sound
