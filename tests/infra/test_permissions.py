@@ -21,7 +21,7 @@ from tests.permissions.authorizations import ACCOUNT, SHARER, arn, pass_role
 from tests.permissions.evaluator import Request, allowed, concerns, of
 from tests.permissions.recording import KubernetesRequest, Recording
 from tests.permissions.roles import Roles
-from tests.permissions.story import LISTS_OF_POD_GROUPS, REGION, told
+from tests.permissions.story import LISTS_OF_POD_GROUPS, OF_PROVISIONING_REQUESTS, REGION, told
 
 pytestmark = pytest.mark.thorough
 
@@ -77,7 +77,9 @@ UNTOLD_STATEMENTS = {
 
 UNTOLD_OF_CLUSTERS = {
     ("delete", "", "nodes"): "a Node left over when its instance is gone (endings.clear_nodes)",
-    **dict.fromkeys(LISTS_OF_POD_GROUPS, "read where gangs are on (test_permissions_with_options.py)"),
+    **dict.fromkeys(
+        (*LISTS_OF_POD_GROUPS, *OF_PROVISIONING_REQUESTS), "used where gangs are on (test_permissions_with_options.py)"
+    ),
 }
 RBAC = Path(__file__).parents[2] / "docs" / "rbac.yaml"
 NODE_ROLE = f"arn:aws:iam::{ACCOUNT}:role/shiplap/{REGION}/shiplap/shiplap-node-{REGION}-production"

@@ -17,7 +17,7 @@ from tests.permissions.authorizations import arn
 from tests.permissions.evaluator import allowed, concerns, of
 from tests.permissions.recording import Recording, now
 from tests.permissions.roles import Roles
-from tests.permissions.story import DAY_S, LISTS_OF_POD_GROUPS, REGION, Story, told
+from tests.permissions.story import DAY_S, LISTS_OF_POD_GROUPS, OF_PROVISIONING_REQUESTS, REGION, Story, told
 
 pytestmark = pytest.mark.thorough
 
@@ -30,7 +30,7 @@ OPTIONS = """\
       - {hourly: 100, mode: warn}
       - {nodePool: general, monthly: 5000, mode: cheapest}
     spotRisk: {mode: prefer}
-    gangs: {mode: whole}
+    gangs: {mode: whole, provisioningRequests: true}
 ceilings: [{monthly: 10000, mode: stop}]
 commitments: {countedBy: eu-west-1/shiplap, share: 80%}
 """
@@ -120,6 +120,8 @@ def test_the_story_comes_to_everything_that_is_stored(recording: Recording) -> N
 @pytest.mark.parametrize("function", ["schedule", "disrupt"])
 def test_functions_that_decide_read_the_pod_groups_that_pods_name(recording: Recording, function: str) -> None:
     assert set(LISTS_OF_POD_GROUPS) <= recording.kubernetes[function]
+    asked = OF_PROVISIONING_REQUESTS if function == "schedule" else OF_PROVISIONING_REQUESTS[:2]
+    assert set(asked) <= recording.kubernetes[function]
 
 
 def test_evidence_may_be_added_to_its_own_partition_only(roles: Roles, recording: Recording) -> None:

@@ -50,3 +50,32 @@ def test_without_the_right_to_list_pod_groups_a_command_says_what_it_cannot_know
     assert [each["consequence"] for each in answer["unseen"] if each["resource"] == "podgroups"] == [
         "pods that name one wait in this answer"
     ]
+
+
+def with_a_request(live: LiveInstall, count: int) -> None:
+    """Ask for so many further pods, and let the three pods of an install consume them."""
+    live.settings = replace(live.settings, policies=chosen(GangSettings(WHOLE, provisioning_requests=True)))
+    consumes = {"metadata": {"annotations": {"autoscaling.x-k8s.io/consume-provisioning-request": "train"}}}
+    for item in live.http.api.list("pods").items:
+        live.http.api.patch("pods", item["metadata"]["name"], consumes, item["metadata"]["namespace"])
+    meta = {"namespace": item["metadata"]["namespace"]}
+    container = {"name": "main", "resources": {"requests": {"cpu": "500m"}}}
+    template = {"metadata": {**meta, "name": "worker"}, "template": {"spec": {"containers": [container]}}}
+    live.http.api.create("podtemplates", template)
+    sets = [{"podTemplateRef": {"name": "worker"}, "count": count}]
+    spec = {
+        "provisioningClassName": "best-effort-atomic-scale-up.autoscaling.x-k8s.io",
+        "podSets": sets,
+        "parameters": {"ValidUntilSeconds": "999999999"},  # the server's clock stands in the past
+    }
+    live.http.api.create("provisioningrequests", {"metadata": {**meta, "name": "train"}, "spec": spec})
+
+
+def test_a_command_and_the_functions_read_the_same_provisioning_requests(live: LiveInstall) -> None:
+    with_a_request(live, 3)
+    snapshot, decided = live.decided()
+    answer = live.says("plan", "--cluster", "blue")
+    assert without_times(answer) == without_times(plan_document(decided, 0, Money(snapshot)))
+    planned = [pod for claim in answer["nodeClaims"] for pod in claim["pods"]]
+    assert [pod.partition("/")[2] for pod in planned] == [f"ProvisioningRequest/train/0-{n}" for n in range(3)]
+    assert "consumes ProvisioningRequest" in str(answer["ignored"])

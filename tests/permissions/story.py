@@ -115,6 +115,13 @@ LISTS_OF_POD_GROUPS = (
 )
 """Requests that only an install with gangs makes."""
 
+OF_PROVISIONING_REQUESTS = (
+    ("list", "autoscaling.x-k8s.io", "provisioningrequests"),
+    ("list", "", "podtemplates"),
+    ("patch", "autoscaling.x-k8s.io", "provisioningrequests/status"),
+)
+"""Requests that only an install whose gangs serve ProvisioningRequests makes; disruption answers none."""
+
 OF_A_CLUSTER = """\
 apiVersion: karpenter.sh/v1alpha1
 kind: NodeOverlay
@@ -162,6 +169,7 @@ class Story:
         """With sleep from midnight UTC, ceilings, commitments, spot risk and gangs: two nights. It begins at noon."""
         self._setting()
         self._name_pod_groups()
+        self._ask_for_capacity()
         self.recording.invoke("catalog", {})  # which asks for commitments
         self.pod("steady-1", owners=[_OWNER], nodeSelector={"karpenter.sh/capacity-type": "on-demand"})
         self.pod("spot-1", owners=[_OWNER], nodeSelector={"karpenter.sh/capacity-type": "spot"})
@@ -188,6 +196,17 @@ class Story:
             metadata = {"name": f"member-{api}", **said[api].get("metadata", {})}
             spec = {"containers": [container], **said[api].get("spec", {})}
             self.server.create("pods", {"metadata": metadata, "spec": spec}, "default")
+
+    def _ask_for_capacity(self) -> None:
+        """A ProvisioningRequest for one small pod."""
+        container = {"name": "c", "resources": {"requests": {"cpu": "100m", "memory": "100Mi"}}}
+        template = {"metadata": {"name": "worker"}, "template": {"spec": {"containers": [container]}}}
+        self.server.create("podtemplates", template, "default")
+        spec = {
+            "provisioningClassName": "best-effort-atomic-scale-up.autoscaling.x-k8s.io",
+            "podSets": [{"podTemplateRef": {"name": "worker"}, "count": 1}],
+        }
+        self.server.create("provisioningrequests", {"metadata": {"name": "train"}, "spec": spec}, "default")
 
     def _a_night(self, looks: int) -> None:
         """The first minutes of the next day of UTC, in which the hours of the day before are counted too."""

@@ -135,6 +135,7 @@ def installed_decision(
         policies = ActivePolicies.of(settings, _ports(installed.install, installed, settings, of_features))
         policies.look_up()
         read_or_note(installed.notes, "what nodes cost", "no ceiling counts", lambda: policies.read(state, at), None)
+        inputs = replace(inputs, view=policies.with_pods_without_objects(view, at))
     snapshot = sold_snapshot(settings, inputs, supply, installed.capacity, NoMetrics())
     snapshot = with_policies(snapshot, inputs, supply, policies)
     return InstalledDecision(installed, settings, inputs, supply, policies, snapshot, manifest_state)

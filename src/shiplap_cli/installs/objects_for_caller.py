@@ -18,21 +18,26 @@ class ObjectsForCaller:
     def __init__(self, objects: FeatureObjects | None) -> None:
         self._objects = objects
 
-    def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]]) -> NamedObjects:
-        """Return the objects of these namespaces and names. Raises ClusterDenied."""
+    def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]] | None) -> NamedObjects:
+        """Return the objects of these namespaces and names, or all. Raises ClusterDenied."""
         if self._objects is None:
             raise ClusterDenied(f"you may not list {kind.plural}.{kind.group}", status=403)
         found = [
             kind.reader.one(msgspec.json.encode(document.data))
             for document in self._objects.documents
-            if str(document.data.get("apiVersion", "")).partition("/")[0] == kind.group
+            if _group_of(document.data) == kind.group
             and document.data.get("kind") == kind.reader.name
-            and _name_of(document.data) in names
+            and (names is None or _name_of(document.data) in names)
         ]
         return NamedObjects(
             tuple(read.item for read in found if read.item is not None),
             tuple(read.unreadable for read in found if read.unreadable is not None),
         )
+
+
+def _group_of(data: Mapping[str, Any]) -> str:
+    group, slash, _ = str(data.get("apiVersion", "")).partition("/")
+    return group if slash else ""
 
 
 def _name_of(data: Mapping[str, Any]) -> tuple[str, str]:

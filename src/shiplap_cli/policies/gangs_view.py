@@ -10,8 +10,9 @@ from shiplap.manifests.files.documents import Document
 from shiplap.policies.gangs.gang import GangMembers, KnownGangs, PodGroupFacts
 from shiplap.policies.gangs.gang_input import GangInput
 from shiplap.policies.gangs.gang_launches import most_at_risk
-from shiplap.policies.gangs.gang_membership import membership, named_pod_groups
+from shiplap.policies.gangs.gang_membership import REQUESTS, membership, named_pod_groups
 from shiplap.policies.gangs.pod_groups import KIND, VERSIONS, named_facts
+from shiplap.policies.gangs.provisioning_requests import REQUEST_KIND, REQUEST_VERSIONS
 from shiplap.policies.gangs.running_gangs import runs_gangs
 from shiplap.policies.gangs.waiting_gangs import waiting_gangs
 from shiplap.policies.gangs.whole_gangs import served_pods
@@ -47,10 +48,14 @@ class GangsView(PolicyView):
             yield from limit_warnings(documents, pools, supply)
 
     def wanted(self, view: ClusterView, *, installed: bool) -> Sequence[OptionalKind]:
-        """Return the PodGroups of those APIs of which a pod names one; an install also protects gangs that run."""
+        """Return the PodGroups of those APIs of which a pod names one; an install also protects gangs that run.
+
+        An install may serve ProvisioningRequests, too, which no pod need name.
+        """
         pods, consequence = (view.pods, _WAIT) if installed else (view.unbound, _ONE_BY_ONE)
         apis = sorted({api for api, _, _ in named_pod_groups(pods)})
-        return [OptionalKind(api, VERSIONS[api], "pod_groups", KIND, consequence) for api in apis]
+        groups = [OptionalKind(api, VERSIONS[api], "pod_groups", KIND, consequence) for api in apis]
+        return [*groups, *_OF_REQUESTS] if installed else groups
 
     def asked_by(self, view: ClusterView, objects: FeatureObjects | None) -> PolicyInput | None:
         """Return what pods and PodGroups say of gangs; None if no gang waits or runs."""
@@ -88,6 +93,10 @@ VIEW = GangsView()
 
 _ONE_BY_ONE = "pods that name one are planned one by one"
 _WAIT = "pods that name one wait in this answer"
+_OF_REQUESTS = (
+    OptionalKind(REQUESTS, REQUEST_VERSIONS, "provisioning_requests", REQUEST_KIND, "what they ask for is not known"),
+    OptionalKind("", ("v1",), "pod_templates", "PodTemplate", "what ProvisioningRequests ask for is not known"),
+)
 _AS_IN_AN_INSTALL = "\nGangs, all or nothing, as an install with `gangs: {mode: whole}` plans them:"
 
 

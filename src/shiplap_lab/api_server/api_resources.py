@@ -96,6 +96,7 @@ RESOURCES = {
         Resource("karpenter.sh", "v1alpha1", "nodeoverlays", "NodeOverlay", False, True),
         Resource("karpenter.k8s.aws", "v1", "ec2nodeclasses", "EC2NodeClass", False, True),
         Resource("autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer", has_status=True),
+        Resource("autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", has_status=True),
         Resource("", "v1", "podtemplates", "PodTemplate"),
         Resource("coordination.k8s.io", "v1", "leases", "Lease"),
         Resource("batch", "v1", "cronjobs", "CronJob", has_status=True),

@@ -382,8 +382,8 @@ class FakeCluster:
             item = self.server.patch(SCALABLE_PLURALS[name.kind], name.name, patch, name.namespace)
             return msgspec.convert(item, RolledWorkload)
 
-    def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]]) -> NamedObjects:
-        """Objects of these namespaces and names, read as an answer is."""
+    def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]] | None) -> NamedObjects:
+        """Objects of these namespaces and names, or all, read as an answer is."""
         with self._faults.effect("cluster.named_objects"):
             resource = next((each for v in kind.versions if (each := resource_of(kind.group, v, kind.plural))), None)
             if resource is None or resource.key in self.server.undefined:
@@ -391,7 +391,7 @@ class FakeCluster:
             found = [
                 kind.reader.one(msgspec.json.encode(item))
                 for item in self._objects(resource.key)
-                if (item["metadata"]["namespace"], item["metadata"]["name"]) in names
+                if names is None or (item["metadata"]["namespace"], item["metadata"]["name"]) in names
             ]
         return NamedObjects(
             tuple(read.item for read in found if read.item is not None),

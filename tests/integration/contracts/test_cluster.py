@@ -600,6 +600,41 @@ def test_objects_are_found_by_their_names_alone(api: ClusterApi, server: Server)
     assert (found.unreadable, found.unlisted) == ((), ())
 
 
+REQUESTS = CustomKind("autoscaling.x-k8s.io", ("v1",), "provisioningrequests", Reader(CustomObject, "Request"))
+
+
+def test_all_objects_of_a_kind_are_found_without_their_names(api: ClusterApi, server: Server) -> None:
+    assert api.named_objects(REQUESTS, None) == NamedObjects()
+    for namespace, name in (("b", "one"), ("a", "two"), ("a", "one")):
+        server.create("provisioningrequests", {"metadata": {"name": name, "namespace": namespace}, "spec": {}})
+    found = api.named_objects(REQUESTS, None)
+    names = [(item.metadata.namespace, item.metadata.name) for item in found.items]
+    assert names == [("a", "one"), ("a", "two"), ("b", "one")]
+    assert (found.unreadable, found.unlisted, found.more) == ((), (), False)
+    unknown = msgspec.structs.replace(REQUESTS, group="none.example.com")
+    assert api.named_objects(unknown, None) == NamedObjects()
+
+
+def test_objects_of_the_core_group_are_found_by_their_names(api: ClusterApi, server: Server) -> None:
+    templates = CustomKind("", ("v1",), "podtemplates", Reader(CustomObject, "PodTemplate"))
+    server.create("podtemplates", {"metadata": {"name": "one", "namespace": "a"}, "template": {}})
+    found = api.named_objects(templates, {("a", "one"), ("b", "one")})
+    assert [(item.metadata.namespace, item.metadata.name) for item in found.items] == [("a", "one")]
+
+
+def test_the_status_of_a_request_is_written_to_the_version_that_was_read(api: ClusterApi, server: Server) -> None:
+    server.create("provisioningrequests", {"metadata": {"name": "one", "namespace": "a"}, "spec": {}})
+    (item,) = api.named_objects(REQUESTS, None).items
+    version = item.metadata.resource_version
+    accepted = {"type": "Accepted", "status": "True"}
+    api.write_status("ProvisioningRequest", "a", "one", {"conditions": [accepted]}, version)
+    assert server.get("provisioningrequests", "one", "a")["status"] == {"conditions": [accepted]}
+    with pytest.raises(ObjectConflict):
+        api.write_status("ProvisioningRequest", "a", "one", {"conditions": []}, version)
+    with pytest.raises(ObjectNotFound):
+        api.write_status("ProvisioningRequest", "a", "gone", {"conditions": []}, version)
+
+
 def test_of_a_kind_without_definition_there_is_no_object(api: ClusterApi) -> None:
     unknown = msgspec.structs.replace(
         BUFFERS, group="scheduling.volcano.sh", plural="podgroups"
@@ -896,6 +931,10 @@ class TestHttp:
             api.annotate_template(ScalableName("default", "Deployment", "w"), {}, uid="u", resource_version="1")
         for group, version in POD_GROUPS:
             api.named_objects(CustomKind(group, (version,), "podgroups", BUFFERS.reader), {("default", "g")})
+        api.named_objects(REQUESTS, None)
+        api.named_objects(CustomKind("", ("v1",), "podtemplates", BUFFERS.reader), {("default", "t")})
+        with suppress(ObjectNotFound):
+            api.write_status("ProvisioningRequest", "default", "x", {}, "")
         api.bind(view.pods[0], "n1")
         api.evict(view.pods[0])
         api.delete_pod(view.pods[0], 0)

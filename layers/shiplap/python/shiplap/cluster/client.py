@@ -88,6 +88,7 @@ _STATUS_PATHS = {
     "EC2NodeClass": _NODE_CLASSES,
     "NodeOverlay": _OVERLAYS,
     "CapacityBuffer": _BUFFERS,
+    "ProvisioningRequest": "/apis/autoscaling.x-k8s.io/v1/provisioningrequests",
 }
 _ESSENTIAL_DEFINITIONS = ("ec2nodeclasses.karpenter.k8s.aws", "nodeclaims.karpenter.sh", "nodepools.karpenter.sh")
 _HELD_PATHS = {"Node": _NODES, "NodeClaim": _NODE_CLAIMS}
@@ -448,8 +449,8 @@ class KubernetesClient:
         path, body = _workload_path(name), template_patch(annotations, uid, resource_version)
         return _one(_READ_WORKLOADS, self._transport.send("PATCH", path, body, MERGE_PATCH), path)
 
-    def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]]) -> NamedObjects:
-        """Objects of these namespaces and names; none where the kind is not defined."""
+    def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]] | None) -> NamedObjects:
+        """Objects of these namespaces and names, or all; none where the kind is not defined."""
         if self._finder is None:
             from shiplap.cluster.named_objects import NamedObjectFinder  # noqa: PLC0415 - most clusters need none
 

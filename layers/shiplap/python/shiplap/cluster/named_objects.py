@@ -35,8 +35,8 @@ class NamedObjectFinder:
         self._served: dict[tuple[str, str], str] = {}
         self._looks: dict[tuple[str, str], int] = {}
 
-    def find(self, kind: CustomKind, names: Collection[_Name]) -> NamedObjects:
-        """Return the objects of these namespaces and names. Raises ClusterError."""
+    def find(self, kind: CustomKind, names: Collection[_Name] | None) -> NamedObjects:
+        """Return the objects of these namespaces and names, or all. Raises ClusterError."""
         key = kind.group, kind.plural
         for version in self._versions(key, kind.versions):
             search = _Search(self._transport, kind, version, names)
@@ -58,22 +58,24 @@ class NamedObjectFinder:
 
 
 class _Search:
-    def __init__(self, transport: Transport, kind: CustomKind, version: str, names: Collection[_Name]) -> None:
+    def __init__(self, transport: Transport, kind: CustomKind, version: str, names: Collection[_Name] | None) -> None:
         self._transport, self._kind = transport, kind
-        self._root = f"/apis/{kind.group}/{version}"
-        self._missing = set(names)
+        self._root = f"/apis/{kind.group}/{version}" if kind.group else f"/api/{version}"
+        self._missing = None if names is None else set(names)
         self._items: dict[_Name, Any] = {}
         self._unreadable: dict[_Name, Unreadable] = {}
 
     def run(self) -> NamedObjects:
         """Search the cluster, then one namespace after the other if the cluster has too many objects."""
         unlisted: tuple[_Name, ...] = ()
-        if not self._is_searched(f"{self._root}/{self._kind.plural}"):
+        is_whole = self._is_searched(f"{self._root}/{self._kind.plural}")
+        if not is_whole and self._missing is not None:
             namespaces = sorted({namespace for namespace, _ in self._missing})
             whole = {each for each in namespaces if self._is_searched(self._path_in(each))}
             unlisted = tuple(sorted(name for name in self._missing if name[0] not in whole))
-        items = (item for _, item in sorted(self._items.items()))
-        return NamedObjects(tuple(items), tuple(sorted(self._unreadable.values())), unlisted)
+        items = tuple(item for _, item in sorted(self._items.items()))
+        unreadable = tuple(sorted(self._unreadable.values()))
+        return NamedObjects(items, unreadable, unlisted, more=self._missing is None and not is_whole)
 
     def _path_in(self, namespace: str) -> str:
         return f"{self._root}/namespaces/{quote(namespace, safe='')}/{self._kind.plural}"
@@ -93,7 +95,7 @@ class _Search:
             for about in page.unreadable:
                 self._keep(self._unreadable, (about.namespace, about.name), about)
             seen += len(page.items) + len(page.unreadable)
-            if not self._missing:
+            if self._missing is not None and not self._missing:
                 return True
             if seen >= _MOST_LISTED and page.token:
                 return False
@@ -105,6 +107,8 @@ class _Search:
         )
 
     def _keep(self, kept: dict[_Name, Any], name: _Name, item: object) -> None:
-        if name in self._missing:
+        if self._missing is None:
+            kept[name] = item
+        elif name in self._missing:
             self._missing.discard(name)
             kept[name] = item

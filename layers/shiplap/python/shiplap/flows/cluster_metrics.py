@@ -15,6 +15,7 @@ from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import has_no_object
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.quantity import MEMORY
 from shiplap.kubernetes.timestamps import epoch
@@ -77,11 +78,12 @@ def measure_pods(cluster: str, view: ClusterView, now: float, meter: Meter, rule
     pools = {node.metadata.name: node.metadata.labels.get(labels.NODE_POOL, "") for node in view.nodes}
     placed: Counter[str] = Counter()
     for node, on_node in view.by_node.items():
-        placed[pools.get(node, "")] += len(on_node)
+        placed[pools.get(node, "")] += sum(not has_no_object(pod.metadata.name) for pod in on_node)
     for pool, number in sorted(placed.items()):
         if pool:
             meter.count("Pods", number, dimensions={"cluster": cluster, "pool": pool})
-    waiting = [pod for pod in view.unbound if is_unschedulable(pod) and is_claimed(pod, rules)]
+    unbound = [pod for pod in view.unbound if not has_no_object(pod.metadata.name)]
+    waiting = [pod for pod in unbound if is_unschedulable(pod) and is_claimed(pod, rules)]
     if waiting:
         meter.count("PodsWaiting", len(waiting), dimensions=of_cluster(cluster))
     ages = _ages(waiting, now)
@@ -100,7 +102,7 @@ def measure_waits(claims: Iterable[NodeClaim], pods: Iterable[Pod], now: float, 
         now: epoch seconds.
         meter: takes the values.
     """
-    planned = {pod.uid for claim in claims for pod in claim.plan.pods}
+    planned = {pod.uid for claim in claims for pod in claim.plan.pods if not has_no_object(pod.name)}
     ages = _ages([pod for pod in pods if pod.metadata.uid in planned and not pod.spec.node_name], now)
     for age in _spaced(ages, _MOST_VALUES):
         meter.count("PodAge", age, "Seconds")

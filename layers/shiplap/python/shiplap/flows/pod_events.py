@@ -7,6 +7,7 @@ import logging
 from shiplap.errors import ClusterError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import POD_EVENTS
+from shiplap.kubernetes.names import has_no_object
 from shiplap.kubernetes.objects import Event, EventSource, Node, ObjectReference, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
@@ -44,7 +45,7 @@ def publish_unschedulable(cluster: str, pods: tuple[Unschedulable, ...], context
 def publish_for_pods(claim: NodeClaim, message: str, context: FlowContext) -> None:
     """Publish why no node came of a claim, on the first of its pods. Failing to tell is counted and logged."""
     now = context.clock.now()
-    for pod in claim.plan.pods[:_PODS_OF_A_CLAIM]:
+    for pod in [pod for pod in claim.plan.pods if not has_no_object(pod.name)][:_PODS_OF_A_CLAIM]:
         try:
             context.within(POD_EVENTS, context.cluster).publish(_event(pod, message, now))
         except ClusterError as error:

@@ -309,6 +309,8 @@ def needs_sweep(settings: ClusterSettings, context: FlowContext, idle: IdleClust
 
     if settings.paused or settings.live_manifests:  # their manifests are read at least every minute
         return True
+    if any(item.settings.asks_without_pods for item in settings.policies):
+        return True
     waiting = context.cluster.pending_pods(most=1)
     return bool(waiting) or may_launch_without_pods(settings.manifests) or not idle.holds(settings.name, context)
 

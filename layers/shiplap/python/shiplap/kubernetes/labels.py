@@ -36,6 +36,11 @@ ANNOTATIONS_OF_GROUPS = (
     "shiplap.dev/gang-minimum",
 )
 """By these, pods say which group they are of and how many of it are needed together."""
+ANNOTATIONS_OF_CONSUMERS = (
+    "autoscaling.x-k8s.io/consume-provisioning-request",
+    "cluster-autoscaler.kubernetes.io/consume-provisioning-request",
+)
+"""By these, pods name the ProvisioningRequest whose capacity they take; the second one is deprecated."""
 ROLLOUT = "shiplap.dev/rollout"
 """On a NodePool or a pod template: pods move by restarts of their Deployments; one of ROLLOUT_WORDS."""
 ROLLOUT_WORDS = ("evict", "stay", "never")
@@ -47,6 +52,7 @@ ANNOTATIONS_OF_PODS = (
     DELETION_COST,
     DISRUPTION_COST,
     *ANNOTATIONS_OF_GROUPS,
+    *ANNOTATIONS_OF_CONSUMERS,
     ROLLOUT,
     ROLLOUT_WITHIN,
 )

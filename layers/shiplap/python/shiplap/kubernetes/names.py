@@ -79,3 +79,19 @@ def label_value_problem(value: str) -> str | None:
             f"{value!r} is not a label value: letters, digits, '-', '_' and '.', with a letter or digit at either end"
         )
     return None
+
+
+def without_object(kind: str, name: str, part: str) -> str:
+    """Return the name of a pod that stands for a part of another object: no pod of an API server can have it."""
+    return f"{kind}/{name}/{part}"
+
+
+def stands_for(namespace: str, name: str) -> str:
+    """Return kind and name of the object that a pod without an object stands for."""
+    kind, of, _ = name.split("/", 2)
+    return f"{kind} {namespaced_name(namespace, of)}" if of else kind
+
+
+def has_no_object(name: str) -> bool:
+    """True if the name of a pod says that it stands for room only: it is never written, bound or told about."""
+    return "/" in name

@@ -26,6 +26,11 @@ class PolicySettings:
         """True if the feature takes part in decisions."""
         return True
 
+    @property
+    def asks_without_pods(self) -> bool:
+        """True if nodes may be asked for by objects that the feature alone reads: then no cluster is idle."""
+        return False
+
 
 class ChosenPolicy(msgspec.Struct, frozen=True):
     """The settings of one policy, stored beside its name: the name says which struct reads them."""

@@ -72,11 +72,13 @@ class NamedObjects(msgspec.Struct, frozen=True):
     """The objects that were asked for by namespace and name, as far as they exist.
 
     `unlisted` are namespaces and names that were not looked for to the end, as there are too many objects of the kind.
+    `more`: where all were asked for, there are more.
     """
 
     items: tuple[Any, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
     unlisted: tuple[tuple[str, str], ...] = ()
+    more: bool = False
 
 
 KnownPods = Callable[[int, str], Sequence[Pod] | None]
@@ -269,8 +271,11 @@ class ClusterApi(Protocol):
         """
         ...
 
-    def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]]) -> NamedObjects:
-        """List objects of a kind and keep those of these namespaces and names; none where the kind is not defined."""
+    def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]] | None) -> NamedObjects:
+        """List objects of a kind and keep those of these namespaces and names; none where the kind is not defined.
+
+        Without `names` all are kept; `more` says that there are more than one list has.
+        """
         ...
 
     def publish(self, event: Event) -> None:

@@ -16,13 +16,14 @@ from shiplap.flows.claim_updates import facts
 from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import STEERED_PODS
 from shiplap.instances.capacity.learned_capacity import shortfall
+from shiplap.kubernetes.names import has_no_object
 from shiplap.kubernetes.objects import Node, ObjectMeta, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.kubernetes.related_objects import has_claims
 from shiplap.kubernetes.selectors import node_affinity_allows
 from shiplap.kubernetes.taints import untolerated
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.scheduling.model.planned_pods import owner_kind
 from shiplap.scheduling.model.snapshot import ClusterView
 
@@ -74,7 +75,7 @@ class Steering:
     def _waiting(self, claim: NodeClaim) -> list[Pod]:
         """The claim's pods that have no node yet."""
         waiting = []
-        for wanted in claim.plan.pods:
+        for wanted in _with_objects(claim):
             pod = self._first.get(wanted.uid)
             if pod is None and self._is_crowd:
                 pod = self._cluster.pending_pod(wanted.namespace, wanted.name)
@@ -140,9 +141,15 @@ class Steering:
         """The claim's pods that are to be nominated."""
         if self._is_crowd and not shortfall(claim.plan.requests, parse_resources(node.status.allocatable)):
             return [
-                Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)) for pod in claim.plan.pods
+                Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid))
+                for pod in _with_objects(claim)
             ]
         return self._fitting(claim, node, self._waiting(claim), binding=False)
+
+
+def _with_objects(claim: NodeClaim) -> list[PodReference]:
+    """Return the pods of a claim that can be steered: the others stand for room only."""
+    return [pod for pod in claim.plan.pods if not has_no_object(pod.name)]
 
 
 def withdraw(claims: Iterable[NodeClaim], view: ClusterView, context: FlowContext) -> int:

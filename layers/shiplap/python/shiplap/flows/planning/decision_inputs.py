@@ -346,6 +346,7 @@ def read_inputs(
     view = _with_what_few_need(view, leaving, settings.manifests, context.cluster)
     missed = state.missed_pods | missed_pods(state, view) | _learn_from_joined(state, view, context)
     policies.read(state, now)
+    view = policies.with_pods_without_objects(view, now)  # last: everything above is about objects
     return DecisionInputs(now, state, view, missed)
 
 

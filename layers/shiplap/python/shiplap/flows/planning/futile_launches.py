@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from shiplap.flows.context import FlowContext
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import has_no_object
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.kubernetes.taints import DISRUPTED, untolerated
 from shiplap.kubernetes.timestamps import rfc3339
@@ -467,4 +468,7 @@ def _uids(claim: NodeClaim) -> set[str]:
 
 
 def _waits(pod: Pod) -> bool:
+    """True if a pod waits for a node. One without an object comes to none, so that no node is in vain for it."""
+    if has_no_object(pod.metadata.name):
+        return False
     return not pod.spec.node_name and not pod.metadata.deletion_timestamp and pod.status.phase not in TERMINAL_PHASES

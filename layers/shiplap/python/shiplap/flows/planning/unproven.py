@@ -18,7 +18,7 @@ from their proof.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from shiplap.flows.planning.futile_launches import MOST_IN_WINDOW, MOST_MARKS, P
 from shiplap.flows.planning.planned_launches import in_turns
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.readiness.joins import JoinHistory, JoinRecord
+from shiplap.kubernetes.names import has_no_object
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
@@ -165,7 +166,7 @@ def windows(most: int) -> dict[float, int]:
 
 def is_any_unproven(view: ClusterView, state: DecisionState) -> bool:
     """True if a pod waits whose kind is bounded; otherwise there is no need to know all claims."""
-    unknown = {pod_kind(pod) for pod in view.unbound} - state.proven.keys()
+    unknown = {pod_kind(pod) for pod in _with_objects(view.unbound)} - state.proven.keys()
     return bool(unknown) and not unknown <= view.of_pods(running_kinds)
 
 
@@ -199,7 +200,7 @@ def running_kinds(view: ClusterView) -> frozenset[PodKind]:
 
 def mark_unproven(planned: Iterable[NodeClaim], view: ClusterView, proven: Set[PodKind]) -> list[NodeClaim]:
     """Planned claims; those all of whose pods are of kinds without proof say so."""
-    kinds = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in view.pods}
+    kinds = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in _with_objects(view.pods)}
     marked = []
     for claim in planned:
         pods = (kinds.get((pod.namespace, pod.name)) for pod in claim.plan.pods)
@@ -253,6 +254,8 @@ def has_room_for(view: ClusterView, claims: Iterable[NodeClaim], bound: Unproven
         return True
     if any(node.metadata.deletion_timestamp for node in view.nodes):
         return True
+    if any(has_no_object(pod.metadata.name) for pod in view.unbound):
+        return True
     waiting = {pod_kind(pod) for pod in view.unbound}
     return not bound.proven.isdisjoint(waiting) or (bound.allowed(now) > 0 and not waiting <= bound.tried.keys())
 
@@ -289,6 +292,11 @@ def counts_as_unproven(claim: NodeClaim, view: ClusterView, proven: Set[PodKind]
     if claim.state is ClaimState.FAILED and not claim.instance_id:
         return False
     return not any(_has_run(pod) for pod in view.by_node.get(claim.node_name, ()))
+
+
+def _with_objects(pods: Iterable[Pod]) -> Iterator[Pod]:
+    """Yield the pods that can run: others prove nothing, and somebody has asked for their nodes."""
+    return (pod for pod in pods if not has_no_object(pod.metadata.name))
 
 
 def _has_run(pod: Pod) -> bool:

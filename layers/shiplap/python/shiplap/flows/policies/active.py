@@ -17,7 +17,7 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.registry import flow_of
 from shiplap.ports import DecisionState, OfferingFailure
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import PolicyInput, Snapshot
+from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap.spending.account_counters import CountChange
 
@@ -42,6 +42,16 @@ class ActivePolicies:
         """Read what belongs to a state that has just been read. Raises StoreError."""
         for policy in self._policies:
             policy.read(state, now)
+
+    def with_pods_without_objects(self, view: ClusterView, now: float) -> ClusterView:
+        """Return the view with the pods that stand for room somebody has asked for. Raises ClusterError."""
+        more = [pod for policy in self._policies for pod in policy.pods_without_objects(view, now)]
+        return replace(view, pods=(*view.pods, *more)) if more else view
+
+    def answer(self, view: ClusterView, plan: Plan | None, now: float) -> None:
+        """Answer whoever asked for room; without a plan nothing was planned."""
+        for policy in self._policies:
+            policy.answer(view, plan, now)
 
     def planning_inputs(self, facts: DecisionFacts) -> tuple[PolicyInput, ...]:
         """Return the inputs of a plan."""

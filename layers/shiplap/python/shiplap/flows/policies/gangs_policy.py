@@ -7,14 +7,24 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shiplap.flows.policies.gangs_inputs import POD_GROUPS, read_pod_groups
+from shiplap.flows.context import FlowContext
+from shiplap.flows.policies.gangs_inputs import (
+    POD_GROUPS,
+    PROVISIONING_REQUESTS,
+    KnownRequests,
+    answer_requests,
+    pods_of_requests,
+    read_pod_groups,
+    read_requests,
+)
 from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.gangs.gang import KnownGangs
 from shiplap.policies.gangs.gangs_settings import GangSettings
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
+from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
     from shiplap.policies.gangs.gang import GangMembers
@@ -24,7 +34,24 @@ if TYPE_CHECKING:
 class GangPolicy(Policy):
     """Gangs: nothing is launched for one that cannot have all that it needs."""
 
-    parts = (POD_GROUPS,)
+    parts = (POD_GROUPS, PROVISIONING_REQUESTS)
+
+    def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
+        super().__init__(settings, context)
+        self._chosen = settings.policy(GangSettings) or GangSettings()
+        self._requests: KnownRequests | None = None
+
+    def pods_without_objects(self, view: ClusterView, now: float) -> Sequence[Pod]:
+        """Return the pods of ProvisioningRequests: those that are to be planned, and those whose room is booked."""
+        if not self._chosen.serves_requests:
+            return ()
+        self._requests = read_requests(self.settings.name, now, self._chosen.wait_s, self.context)
+        return pods_of_requests(self._requests, view, now)
+
+    def answer(self, view: ClusterView, plan: Plan | None, now: float) -> None:
+        """Write the conditions of ProvisioningRequests."""
+        if self._requests is not None and self._requests.served:
+            answer_requests(self.settings.name, self._requests, view, plan, now, self.context)
 
     def planning_input(self, facts: DecisionFacts) -> GangInput:
         """Return what is known of gangs that wait beside their pods."""
@@ -37,9 +64,11 @@ class GangPolicy(Policy):
     def _known(self, pods: Iterable[Pod]) -> GangInput:
         from shiplap.policies.gangs.gang_input import GangInput  # noqa: PLC0415 - only what decides needs the planner
 
-        settings = self.settings.policy(GangSettings) or GangSettings()
         read = read_pod_groups(self.settings.name, pods, self.context)
-        return GangInput(KnownGangs(settings.wait_s, read, settings.set_aside_s))
+        known = KnownGangs(self._chosen.wait_s, read, self._chosen.set_aside_s)
+        if self._requests is not None:
+            known = replace(known, requests=self._requests.states, requests_unread=self._requests.unread)
+        return GangInput(known)
 
     def marked(self, launches: Launches) -> Sequence[NodeClaim]:
         """Return the claims, those of one gang marked as one launch."""

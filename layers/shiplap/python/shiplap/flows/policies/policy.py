@@ -82,6 +82,17 @@ class Policy:
     def read(self, state: DecisionState, now: float) -> None:
         """Read what belongs to a state that has just been read. Raises StoreError."""
 
+    def pods_without_objects(self, view: ClusterView, now: float) -> Sequence[Pod]:
+        """Return pods that stand for room somebody has asked for, named by `kubernetes.names.without_object`.
+
+        Decisions plan those without a node and leave the room to those that have one. None is ever written, bound,
+        nominated or told about. Raises ClusterError.
+        """
+        return ()
+
+    def answer(self, view: ClusterView, plan: Plan | None, now: float) -> None:
+        """Answer whoever asked for room, once launches are begun; without a plan nothing was planned."""
+
     def planning_input(self, facts: DecisionFacts) -> PolicyInput | None:
         """Return the input of a plan; None if there is nothing that a plan need know."""
         return None

@@ -48,6 +48,7 @@ from shiplap.flows.sweep.sweep import sweep
 from shiplap.garbage_collection import garbage_collection_paused
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.instances.readiness.joins import JoinHistory, timeouts
+from shiplap.kubernetes.names import has_no_object
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests import shiplap_annotations
 from shiplap.manifests.custom_resources import NodePool
@@ -55,6 +56,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
 from shiplap.scheduling.model.scheduling_plan import BufferState, Plan, Unschedulable, is_asleep
+from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.scheduling.planner import unreadable_pods
 from shiplap.scheduling.supply.templates import may_launch_without_pods
 from shiplap.settings import ClusterSettings
@@ -377,6 +379,8 @@ class _Run:
         self._held_back: tuple[Unschedulable, ...] = ()
         self._unschedulable: tuple[Unschedulable, ...] = ()
         self._buffers: tuple[BufferState, ...] | None = None
+        self._seen: ClusterView | None = None
+        self._decision: Plan | None = None
         self._standalone: tuple[StandaloneClaim, ...] = ()
 
     def until_done(self, *, named: frozenset[str] = frozenset()) -> ScheduleReport:
@@ -395,6 +399,7 @@ class _Run:
                 if self._is_sweep:  # what was launched for it must not outlive it
                     self._sweep(None)
                 return self._report(number, "")
+            self._seen, self._decision = inputs.view, None
             if self._is_sweep and number == 0:
                 cluster_metrics.measure_pods(
                     self._settings.name, inputs.view, inputs.at, self._context.meter, self._settings.claim_rules
@@ -518,7 +523,7 @@ class _Run:
         if limits.rule_out_a_plan(sweeping=self._is_sweep):
             return True
         priced, decision = plan_without_moves_under_way(priced)
-        self._buffers = decision.buffers
+        self._buffers, self._decision = decision.buffers, decision
         self._unschedulable = (*decision.unschedulable, *self._held_back)
         if self._standalone:
             delete_unplanned(priced.snapshot, (claim.name for claim in decision.node_claims), self._context)
@@ -654,6 +659,7 @@ class _Run:
         _LOG.info("decided", extra={**facts, "record_id": record_id})
 
     def _report(self, rounds: int, unfinished: str) -> ScheduleReport:
+        self._unschedulable = tuple(entry for entry in self._unschedulable if not has_no_object(entry.pod.name))
         asleep = sum(map(is_asleep, self._unschedulable))
         report = ScheduleReport(
             launched=tuple(self._results.launched),
@@ -680,6 +686,8 @@ class _Run:
         name_instances(self._results.unnamed, self._settings, self._context)
         if self._unschedulable:
             publish_unschedulable(self._settings.name, self._unschedulable, self._context)
+        if self._seen is not None:
+            self._policies.answer(self._seen, self._decision, self._context.clock.now())
         if self._is_sweep:
             remind_of_starts(self._settings.name, self._supply.upcoming(), self._context)
         return report

@@ -90,12 +90,28 @@ class PodGroupFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     unread: bool = False
 
 
+class RequestState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A ProvisioningRequest, as pods that consume it meet it.
+
+    `holds` says why no node is launched for these pods; empty once they are planned like any others. With `is_over`
+    nothing will change that.
+    """
+
+    namespace: str
+    name: str
+    holds: str = ""
+    is_over: bool = False
+
+
 class KnownGangs(msgspec.Struct, frozen=True, omit_defaults=True):
     """What decisions know of gangs beside pods: PodGroups, and how long missing members are waited for.
 
-    A gang that has waited for `set_aside_s` seconds has room set aside from gangs after it; 0: none ever has.
+    A gang that has waited for `set_aside_s` seconds has room set aside from gangs after it; 0: none ever has. Without
+    `requests` ProvisioningRequests are off; with `requests_unread` they could not be read, and why.
     """
 
     wait_s: float = WAIT_S
     pod_groups: tuple[PodGroupFacts, ...] = ()
     set_aside_s: float = 0.0
+    requests: tuple[RequestState, ...] | None = None
+    requests_unread: str = ""

@@ -28,6 +28,13 @@ class GangInput(PolicyInput, DisruptionMethod, frozen=True):
 
     def plan(self, snapshot: Snapshot, decide: Callable[[Snapshot], Plan]) -> Plan:
         """Plan for each gang as a whole, or not at all."""
+        if self.known.requests is None:
+            return self._whole(snapshot, decide)
+        from shiplap.policies.gangs.capacity_checks import with_requests  # noqa: PLC0415 - most clusters have none
+
+        return with_requests(snapshot, self.known, lambda changed: self._whole(changed, decide))
+
+    def _whole(self, snapshot: Snapshot, decide: Callable[[Snapshot], Plan]) -> Plan:
         gangs = waiting_gangs(snapshot.view, self.known, snapshot.now)
         if not gangs:
             return decide(snapshot)

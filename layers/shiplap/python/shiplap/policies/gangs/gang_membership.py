@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.kubernetes.labels import ANNOTATIONS_OF_CONSUMERS
+from shiplap.kubernetes.names import has_no_object
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.shiplap_annotations import PREFIX
 from shiplap.manifests.times import go_seconds
@@ -22,6 +24,13 @@ VOLCANO = "scheduling.volcano.sh"
 KAI = "scheduling.run.ai"
 OWNER = "owner"
 """Groups of APIs, and the mark of gangs whose members have one owner."""
+
+REQUESTS = "autoscaling.x-k8s.io"
+"""The group of ProvisioningRequests, whose pods have no objects."""
+
+REQUEST = ANNOTATIONS_OF_CONSUMERS[0]
+REQUESTED = f"{PREFIX}requested-pods"
+"""Annotations of pods without objects: the name of their request, and how many pods it asks for."""
 
 POD_GROUP_APIS = (KUBERNETES, SCHEDULER_PLUGINS, VOLCANO, KAI)
 """The groups of APIs that have PodGroups."""
@@ -64,6 +73,8 @@ class Membership(msgspec.Struct, frozen=True):
 def membership(pod: Pod) -> Membership | None:
     """Return the gang that a pod belongs to; None if it is of none."""
     meta = pod.metadata
+    if has_no_object(meta.name):
+        return _counted(REQUESTS, meta.annotations.get(REQUEST, ""), REQUESTED, meta.annotations)
     if pod.spec.scheduling_group is not None and pod.spec.scheduling_group.pod_group_name:
         return _timed(Membership(KUBERNETES, pod.spec.scheduling_group.pod_group_name), meta.annotations)
     found = _by_label(meta.labels, meta.annotations) if meta.labels else None

@@ -31,6 +31,19 @@ class GangSettings(
     set_aside_after: _Wait = "30m"
     """How long a gang waits before it has room set aside from gangs after it; 0s for never."""
 
+    provisioning_requests: bool = False
+    """True to serve ProvisioningRequests of autoscaling.x-k8s.io. Mode `whole` is needed for it."""
+
+    @property
+    def serves_requests(self) -> bool:
+        """True if ProvisioningRequests are read, planned and answered."""
+        return self.is_on and self.provisioning_requests
+
+    @property
+    def asks_without_pods(self) -> bool:
+        """True if nodes may be asked for by other objects than pods."""
+        return self.serves_requests
+
     @property
     def is_on(self) -> bool:
         """True if gangs are planned as a whole."""

@@ -76,6 +76,9 @@ TOPOLOGY = "topology"
 _PER_CLASS = (RefusalKind.TYPES, RefusalKind.LIMITS, RefusalKind.NODES, RefusalKind.MIN_VALUES)
 """Refusals whose words depend on what the pod requests, not on its constraints alone."""
 
+NO_NODE_POOL = "no dynamic nodepools found"
+"""What a pod is told first where nothing can be launched."""
+
 
 class TemplateVerdict(msgspec.Struct, frozen=True, eq=False):
     """The answer of a template to a class: empty `kind` if it could open a claim, else the reason why not.
@@ -170,7 +173,7 @@ class Explainer:
             return pod_class.problem, None
         node = nearest_node(pod_class, self._packing.nodes)
         if not self._compiled.templates:
-            return "no dynamic nodepools found" + (f"; {node.text}" if node is not None else ""), None
+            return NO_NODE_POOL + (f"; {node.text}" if node is not None else ""), None
         verdicts = self.verdicts(pod_class)
         misses = [verdict.miss for verdict in verdicts if verdict.miss is not None]
         if node is not None:

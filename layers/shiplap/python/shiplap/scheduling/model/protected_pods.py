@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import has_no_object, stands_for
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod
 from shiplap.kubernetes.pod_disruption_budgets import (
     EvictionRefusal,
@@ -61,13 +62,18 @@ def first_protection(pods: Iterable[Pod], pdb_limits: PdbLimits, now: float) -> 
     return ""
 
 
+def _why_kept(pod: Pod) -> str:
+    if has_no_object(pod.metadata.name):
+        return f"keeps room for {stands_for(pod.metadata.namespace, pod.metadata.name)}"
+    return f"pod {pod.key} has the annotation {labels.DO_NOT_DISRUPT}={pod.metadata.annotations[labels.DO_NOT_DISRUPT]}"
+
+
 def protected_by(pod: Pod, pdb_limits: PdbLimits, now: float) -> str:
     """Return why this pod must not be evicted now, or nothing. Finished and terminating pods are never protected."""
     if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp:
         return ""
-    if do_not_disrupt(pod, now):
-        value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
-        return f"pod {pod.key} has the annotation {labels.DO_NOT_DISRUPT}={value}"
+    if has_no_object(pod.metadata.name) or do_not_disrupt(pod, now):
+        return _why_kept(pod)
     if ends_with_its_node(pod):
         return ""
     budgets = pdb_limits.by_pod.get(pod.key, ())
