@@ -30,7 +30,7 @@ OF_EVERYBODY = {
 }
 """What Kubernetes grants to everyone who is authenticated."""
 
-OF_ADD_ONS = {"podgroups"}
+OF_ADD_ONS = {"podgroups", "provisioningrequests", "provisioningrequests/status"}
 """Resources whose definitions come with other software, so that a new cluster serves none."""
 
 
