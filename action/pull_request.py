@@ -27,6 +27,15 @@ MOST_ANNOTATIONS = 50
 _REQUEST_S = 30
 _REGION = re.compile(r"[a-z]{2,3}(-[a-z]+)+-\d+")
 _REFERENCE = re.compile(r"[\w./~^-]+")
+_NO_PATH = {
+    "://": "fetch it in an earlier step",
+    "$": "no shell fills in variables here, write for example ${{ env.MANIFESTS }}",
+    "~": "write it from the repository's folder",
+    "*": "patterns are not expanded: name the folder",
+    ",": "one step each, or name the folder that holds all",
+}
+"""Signs of what people write for a path, and what to write instead."""
+
 _SOURCE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+): (?P<said>.*)")
 
 
@@ -111,13 +120,16 @@ def _flag(name: str) -> bool:
 
 def _file(name: str, text: str) -> str:
     if not Path(text).exists():
-        raise RefusedInput(name, f"there is no {text!r} in {Path.cwd()}: an earlier step has to write it")
+        hint = "write one file a line" if re.search(r"[\s,]", text) else "an earlier step has to write it"
+        raise RefusedInput(name, f"there is no {text!r} in {Path.cwd()}: {hint}")
     return str(Path(text).absolute())
 
 
 def _inside(name: str, text: str) -> str:
     """The path from the repository's folder. A path out of it could not be compared with another commit."""
     here, path = Path.cwd().resolve(), Path(text).resolve()
+    if not path.exists() and (hint := next((hint for sign, hint in _NO_PATH.items() if sign in text), "")):
+        raise RefusedInput(name, f"{text!r} is no path of the repository: {hint}")
     if not path.is_relative_to(here) or Path(text).is_absolute():
         raise RefusedInput(name, f"{text!r} is not in the repository: write a path from its folder")
     if not path.exists():

@@ -144,6 +144,19 @@ class InstallConfig(msgspec.Struct, frozen=True):
         return _refusal(self.source, where, reason)
 
 
+MISSING_MANIFESTS = "does not exist; `shiplap init` writes examples there"
+"""The end of the reason against `manifests` of a cluster whose file or folder is not there."""
+
+
+_NO_PATH = {
+    "://": "does not exist; fetch it before, and name the file",
+    "*": "does not exist; patterns are not expanded, name the folder",
+    "~": "does not exist; ~ is not expanded, write the path from the folder of this file",
+    "$": "does not exist; variables are not filled in, write the path",
+}
+"""Signs of what people write for a path, and the end of the reason against it."""
+
+
 class FoundManifests(NamedTuple):
     """The manifests at one path: as they are written, and as they were judged."""
 
@@ -235,7 +248,8 @@ def _document_in(path: Path) -> Document:
         reason = f"is a template, not YAML: render it first, or quote what has braces ({error.reason})"
         raise InvalidInput(str(path), reason, line=error.line) from error
     if len(found) != 1:
-        raise InvalidInput(str(path), f"expected one document, found {len(found)}")
+        remedy = "" if found else ": it is empty, write `region` and `clusters`"
+        raise InvalidInput(str(path), f"expected one document, found {len(found)}{remedy}")
     return found[0]
 
 
@@ -339,7 +353,10 @@ def _problems_with_manifests(
         reason = f"means the API server, and {path} exists: write ./{LIVE} for it, or move it away"
         return [(where, reason)] if _is_there(path) else [], []
     if not _is_there(path):
-        return [(where, f"{path} does not exist")], []
+        hints = (hint for sign, hint in _NO_PATH.items() if sign in cluster.manifests)
+        live = f"does not exist; write {LIVE} for the manifests in the cluster"
+        told = live if cluster.manifests.lower() == LIVE else next(hints, MISSING_MANIFESTS)
+        return [(where, f"{path} {told}")], []
     found = folders.read(cluster.manifests)
     misfits = [] if found.report.problems else list(_misfits(cluster, found.report.manifests))
     rules = [*found.report.problems, *_unwelcome_annotations(install, found.documents)]

@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from shiplap.errors import InvalidManifests, ShiplapError
+from shiplap.errors import InvalidInput, ShiplapError, each_problem
 from shiplap_cli.hints import with_hint
 from shiplap_cli.lazy_commands import shiplap_command
 from shiplap_cli.output import fail
@@ -38,7 +38,7 @@ def _answer(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code
     except ShiplapError as error:
-        for problem in error.problems if isinstance(error, InvalidManifests) else (error,):
+        for problem in each_problem(error) if isinstance(error, InvalidInput) else (error,):
             fail(with_hint(problem))
         return 2
     except BrokenPipeError:  # the reader, for example `head`, has seen enough

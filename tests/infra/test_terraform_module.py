@@ -266,7 +266,8 @@ def test_expressions_with_quotation_marks_are_hcl(written: Written) -> None:
     main, variables = written.file("main"), written.file("variables")["variable"]
     bucket = main["resource"]["aws_s3_bucket"]["assets"]
     expressions = [*main["locals"].values(), bucket["bucket_prefix"]]
-    expressions += [each["validation"]["condition"] for each in variables.values()]
+    rules = [each["validation"] for each in variables.values()]
+    expressions += [rule["condition"] for each in rules for rule in (each if isinstance(each, list) else [each])]
     expressions += [
         each["condition"] for each in main["resource"]["aws_s3_bucket"]["assets"]["lifecycle"]["precondition"]
     ]

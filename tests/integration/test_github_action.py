@@ -12,8 +12,6 @@ import yaml
 import shiplap
 from tests.action_steps import ACTION, POOLS, TOKEN, GitHub, Runner
 
-ERROR = re.compile(r"::error file=(?P<file>[^,]*),line=(?P<line>\d+),title=Input (?P<name>[^:]*)::(?P<said>.+)")
-
 
 @pytest.fixture
 def github() -> Iterator[GitHub]:
@@ -40,44 +38,6 @@ def test_the_declaration_has_what_the_marketplace_wants_and_no_expression_in_a_s
     assert {f"${{{{ inputs.{name} }}}}" for name in declared["inputs"]} <= passed
     assert [step["name"] for step in steps if "INPUT_TOKEN" in step["env"]] == ["Tell the pull request"]
     assert declared["inputs"]["package"]["default"] == f"shiplap=={shiplap.__version__}"
-
-
-@pytest.mark.parametrize(
-    ("inputs", "line", "said"),
-    [
-        ({"manifests": ""}, 9, "name the file or folder"),
-        ({"region": "eu-west-1"}, 7, "manifests: is missing"),
-        ({"manifests": "nowhere"}, 9, "actions/checkout"),
-        ({"manifests": "../elsewhere"}, 9, "not in the repository"),
-        ({"manifests": "/etc"}, 9, "not in the repository"),
-        ({"manifests": "-rf"}, 9, "hyphen"),
-        ({"manifests": "nodepools\nmore"}, 9, "one line"),
-        ({"manifests": "nodepools", "cluster_state": "nowhere.json"}, 10, "an earlier step has to write it"),
-        ({"manifests": "nodepools", "cluster_state": "state.yaml", "context": "prod"}, 11, "leave one of them out"),
-        ({"manifests": "nodepools", "region": "Ireland"}, 10, "eu-west-1"),
-        ({"manifests": "nodepools", "base": "a..b"}, 10, "commit or branch"),
-        ({"manifests": "nodepools", "base": "main;reboot"}, 10, "commit or branch"),
-        ({"manifests": "nodepools", "base": "", "context": "prod"}, 10, "no pull request"),
-        ({"manifests": "nodepools", "strict": "yes"}, 10, "true or false"),
-        ({"manifests": "nodepools", "pods_left_out": "ignore"}, 10, "fail or warn"),
-        ({"manifests": "nodepools", "comment": "maybe"}, 10, "true or false"),
-        ({"manifests": "nodepools", "title": ""}, 10, "tells this comment from others"),
-        ({"manifests": "nodepools", "title": "a --> b"}, 10, "letters"),
-        ({"manifests": "nodepools", "package": "--index-url=http://elsewhere"}, 10, "hyphen"),
-    ],
-)
-def test_wrong_inputs_are_named_with_their_line_of_the_workflow(
-    runner: Runner, inputs: dict[str, str], line: int, said: str
-) -> None:
-    done = runner.play(**inputs)
-    assert done.code == 2
-    assert done.steps == ["Check inputs"]
-    assert done.log.count("\n") == 1
-    found = ERROR.match(done.log)
-    assert found is not None, done.log
-    place = (found["file"], int(found["line"]))
-    assert place == (".github/workflows/plan.yml", line)
-    assert said in f"{found['name']}: {found['said']}"
 
 
 def test_an_old_python_is_told_before_anything_else(runner: Runner, tmp_path: Path) -> None:

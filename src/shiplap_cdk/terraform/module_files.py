@@ -110,7 +110,7 @@ def _files(module: Module, document: Any) -> dict[str, Json]:
     outputs = {name: {"value": value} for name, value in module.outputs.items()}
     return {
         "versions": {"terraform": {"required_version": ">= 1.5", "required_providers": _PROVIDERS}},
-        "variables": {"variable": _variables(retention)},
+        "variables": {"variable": module_variables(retention)},
         "main": {
             "data": {name: {"current": {}} for name in ("aws_caller_identity", "aws_partition", "aws_region")},
             "locals": dict(module.local_values),
@@ -129,17 +129,26 @@ def _with_retention(module: Module) -> tuple[dict[str, Any], int]:
     return {**module.resources, _LOG_GROUPS: kept}, retention
 
 
-def _variables(retention: int) -> Json:
+def module_variables(retention: int) -> Json:
+    """Return the variables of the module; each refuses, with a remedy, what AWS would refuse at the end of an apply."""
     return {
         "assets_bucket": {
             "type": "string",
             "description": "The name of the bucket for the functions' code; Terraform makes one up without.",
             "default": None,
-            "validation": {
-                "condition": '${var.assets_bucket == null ? true : can(regex("^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$",'
-                " var.assets_bucket))}",
-                "error_message": "A name of a bucket has 3 to 63 lower-case letters, digits and hyphens.",
-            },
+            "validation": [
+                {
+                    "condition": '${var.assets_bucket == null ? true : can(regex("^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$",'
+                    " var.assets_bucket))}",
+                    "error_message": "assets_bucket takes the name of a bucket alone: 3 to 63 lower-case letters,"
+                    " digits and hyphens, without s3://, an ARN, a path or dots, such as shiplap-assets-production.",
+                },
+                {
+                    "condition": "${var.assets_bucket == null ? true : !can(regex("
+                    '"^(xn--|sthree-|amzn-s3-demo-)|(-s3alias|--ol-s3|--x-s3|--table-s3)$", var.assets_bucket))}',
+                    "error_message": "assets_bucket begins or ends as names that S3 keeps for itself: choose another.",
+                },
+            ],
         },
         "log_retention_days": {
             "type": "number",
@@ -148,7 +157,8 @@ def _variables(retention: int) -> Json:
             "nullable": False,
             "validation": {
                 "condition": f"${{contains({list(_RETENTIONS)}, var.log_retention_days)}}",
-                "error_message": f"CloudWatch keeps logs for one of {', '.join(map(str, _RETENTIONS))} days.",
+                "error_message": "log_retention_days takes a number that CloudWatch knows: write one of"
+                f" {', '.join(map(str, _RETENTIONS))}.",
             },
         },
     }

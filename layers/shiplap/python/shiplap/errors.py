@@ -85,6 +85,11 @@ class InvalidManifests(InvalidInput):
         self.problems = tuple(problems)
 
 
+def each_problem(error: InvalidInput) -> tuple[InvalidInput, ...]:
+    """Return the problems of an error that may hold several."""
+    return error.problems if isinstance(error, InvalidManifests) else (error,)
+
+
 class InvalidMessage(InvalidInput):
     """A queue message or event that cannot be read; it belongs in the dead-letter queue."""
 

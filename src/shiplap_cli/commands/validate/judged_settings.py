@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from shiplap.errors import InvalidInput
+from shiplap.errors import InvalidInput, each_problem
 from shiplap.manifests.files.described_installs import KEY
 from shiplap.manifests.files.documents import STDIN, Document
 from shiplap.manifests.files.loading import ManifestReport
@@ -28,9 +28,10 @@ class JudgedSettings(msgspec.Struct, frozen=True):
     reports: tuple[ManifestReport, ...] = ()
 
 
-def judge_settings(found: FoundDocuments) -> tuple[JudgedSettings, FoundDocuments]:
-    """Judge the settings among what was found; and return what is left to judge."""
-    files = tuple(_settings(found))
+def judge_settings(paths: Iterable[Path], found: FoundDocuments) -> tuple[JudgedSettings, FoundDocuments]:
+    """Judge the settings among what was found at paths, and return what is left to judge."""
+    named_so = [path for path in paths if path.name == SETTINGS and path.is_file()]
+    files = tuple(dict.fromkeys((*named_so, *_settings(found))))
     if not files:
         return JudgedSettings(), found
     from shiplap_cdk.install_document import inspect_install  # noqa: PLC0415 - only where there are settings
@@ -42,7 +43,7 @@ def judge_settings(found: FoundDocuments) -> tuple[JudgedSettings, FoundDocument
         try:
             read = inspect_install(file)
         except InvalidInput as problem:
-            problems.append(problem)
+            problems += each_problem(problem)
             continue
         problems += read.problems
         for each in read.manifests:

@@ -83,7 +83,7 @@ def validate(
     Example: shiplap validate pools/
     """
     paths = paths or [_settings_here()]
-    judged, found = judge_settings(find_documents(paths))
+    judged, found = judge_settings(paths, find_documents(paths))
     report = _with_objects_of_features(inspect_documents(found, find_documents(replacing or ())))
     report = _together(judged, report)
     if not report.checked and not report.problems:

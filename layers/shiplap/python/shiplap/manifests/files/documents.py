@@ -17,11 +17,14 @@ from typing import Any
 
 import msgspec
 
-from shiplap.errors import InvalidInput
+from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.manifests.decoding import kind_of
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = Path("-")
+
+_MOST_WRITTEN_JSON = 1_000_000
+"""Characters of JSON that a person may have written; a program that prints more writes no key twice."""
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -122,6 +125,7 @@ def _documents(source: str, text: str) -> tuple[Document, ...]:
 
         parsed = list(yaml_reader.read(source, text))
     documents: list[Document] = []
+    problems: list[InvalidInput] = []
     for position, (line, value) in enumerate(parsed):
         if value is None:
             continue
@@ -129,8 +133,12 @@ def _documents(source: str, text: str) -> tuple[Document, ...]:
             number = len(documents)
             if not isinstance(data, dict):
                 where = f"document {number + 1}"
-                raise InvalidInput(source, f"expected a mapping, got {kind_of(data)}", document=where, line=line)
-            documents.append(Document(source, number, line, _name(data, number), data, text, position, path))
+                reason = f"expected a mapping, got {kind_of(data)}"
+                problems.append(InvalidInput(source, reason, document=where, line=line))
+            kept = data if isinstance(data, dict) else {}
+            documents.append(Document(source, number, line, _name(kept, number), kept, text, position, path))
+    if problems:
+        raise InvalidManifests(problems)
     return tuple(documents)
 
 
@@ -155,7 +163,10 @@ def _text_of(source: str, read: Callable[[], str]) -> str:
 def _json(source: str, text: str) -> Iterator[tuple[int, Any]]:
     """One JSON value, or several one after the other as `jq` prints them."""
     try:
-        yield 1, msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
+        if len(text) < _MOST_WRITTEN_JSON:
+            _refuse_twice(source, text)
+        yield 1, value
         return
     except msgspec.DecodeError as error:
         refusal = error  # of several values, or of an error whose line the slower decoder knows
@@ -174,6 +185,25 @@ def _json(source: str, text: str) -> Iterator[tuple[int, Any]]:
             raise InvalidInput(source, f"not JSON: {refusal}")
         yield text.count("\n", 0, at) + 1, value
         at = after
+
+
+def _refuse_twice(source: str, text: str) -> None:
+    """Raises InvalidManifests for keys that one object has twice."""
+    twice: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                twice.append(key)
+            seen.add(key)
+
+    json.loads(text, object_pairs_hook=note)
+    if twice:
+        from shiplap.manifests.files import yaml_reader  # noqa: PLC0415 - for the lines, which JSON's decoder does not tell
+
+        list(yaml_reader.read(source, text))
+        raise InvalidManifests([InvalidInput(source, f"the key {key!r} is written twice") for key in twice])
 
 
 def _objects(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from shiplap.errors import InvalidInput
+from shiplap.errors import InvalidInput, each_problem
 from shiplap.manifests.files.documents import STDIN, Document, files_of, read_file, read_text, text_of
 from shiplap.manifests.validation.manifest_check import (
     API_VERSIONS,
@@ -94,13 +94,13 @@ def find_documents(paths: Iterable[Path]) -> FoundDocuments:
         try:
             files = files_of(path)
         except InvalidInput as problem:
-            problems.append(problem)
+            problems += each_problem(problem)
             continue
         for file in files:
             try:
                 read = _read(file, is_named=file == path)
             except InvalidInput as problem:
-                problems.append(problem)
+                problems += each_problem(problem)
                 continue
             if isinstance(read, SkippedInput):
                 skipped.append(read)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from shiplap.errors import InvalidInput
+from shiplap.errors import InvalidInput, InvalidManifests
 
 _TAG = "tag:yaml.org,2002:"
 _MAX_DEPTH = 200
@@ -51,7 +51,8 @@ def read(source: str, text: str) -> Iterator[tuple[int, Any]]:
     """Each document's first line and value; null for an empty document.
 
     Raises:
-        InvalidInput: not YAML, a tag other than YAML's own, a key written twice, an alias inside of what it names.
+        InvalidManifests: not YAML, a tag other than YAML's own, a key written twice, an alias inside of what it names;
+            with every problem before the first that ends the reading.
     """
     plain = read_quickly(text)
     if plain is None:
@@ -171,17 +172,22 @@ _KNOWN_SCALARS = 100_000
 
 
 def read_thoroughly(source: str, text: str) -> Iterator[tuple[int, Any]]:
-    """Any YAML, with its anchors, tags and merges, and every mistake named. Raises InvalidInput as `read`."""
+    """Any YAML, with its anchors, tags and merges, and every mistake named. Raises InvalidManifests as `read`."""
     _refuse_depth(source, text)
     loader = _Loader(text)
+    problems: dict[str, InvalidInput] = {}
     try:
         while loader.check_node():
             node = loader.get_node()
-            yield node.start_mark.line + 1, _Builder(source, loader, len(text) + _ALIASED_VALUES).value(node)
+            yield node.start_mark.line + 1, _Builder(source, loader, len(text) + _ALIASED_VALUES, problems).value(node)
     except yaml.YAMLError as error:
-        raise _refusal(source, error) from error
+        raise InvalidManifests([*problems.values(), _refusal(source, error)]) from error
+    except _TooMuch as error:
+        raise InvalidManifests([*problems.values(), error.problem]) from error
     finally:
         loader.dispose()
+    if problems:
+        raise InvalidManifests(tuple(problems.values()))
 
 
 def _refuse_depth(source: str, text: str) -> None:
@@ -232,23 +238,36 @@ def line_of(text: str, position: int, path: tuple[str | int, ...]) -> int:
     return int(line)
 
 
-class _Builder:
-    """Turns one document's nodes into dicts, lists and scalars; `most` bounds what aliases of aliases multiply to."""
+class _TooMuch(Exception):
+    """Aliases multiply a document without end, so the reading of the text stops at this problem."""
 
-    def __init__(self, source: str, loader: Any, most: int) -> None:
+    def __init__(self, problem: InvalidInput) -> None:
+        super().__init__(problem.reason)
+        self.problem = problem
+
+
+class _Builder:
+    """Turns one document's nodes into dicts, lists and scalars; `most` bounds what aliases of aliases multiply to.
+
+    It adds what is wrong to `problems`, by its text, and reads on: a person sees all mistakes of a file at once.
+    """
+
+    def __init__(self, source: str, loader: Any, most: int, problems: dict[str, InvalidInput]) -> None:
         self._source = source
         self._loader = loader
         self._left = most
+        self._problems = problems
         self._open: set[int] = set()
 
     def value(self, node: Any) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise self._refusal(node, "its aliases multiply to too many values")
+            raise _TooMuch(self._refusal(node, "its aliases multiply to too many values"))
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         if id(node) in self._open:
-            raise self._refusal(node, "an alias stands inside of what it names")
+            self._refuse(node, "an alias stands inside of what it names")
+            return None
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -261,31 +280,44 @@ class _Builder:
         try:
             return self._loader.construct_object(node)
         except ValueError as error:  # for example `0x_`, which looks like a number
-            raise self._refusal(node, f"{node.value!r} is not a number: {error}") from error
+            self._refuse(node, f"{node.value!r} is not a number: {error}")
+        except yaml.constructor.ConstructorError as error:  # a tag such as `!Ref`
+            self._add(_refusal(self._source, error))
+        return None
 
     def _mapping(self, node: Any) -> dict[str, Any]:
         built: dict[str, Any] = {}
+        lines: dict[str, int] = {}
         merged: list[Any] = []
         for key_node, value_node in node.value:
             if key_node.tag == _TAG + "merge":
                 merged += value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
                 continue
             key = self._key(key_node)
-            if key in built:
-                raise self._refusal(key_node, f"the key {key!r} is written twice")
+            if key in lines:
+                self._refuse(key_node, f"the key {key!r} is written twice, first in line {lines[key]}: keep one")
+            lines.setdefault(key, key_node.start_mark.line + 1)
             built[key] = self.value(value_node)
         for part in merged:
             if not isinstance(part, yaml.MappingNode):
-                raise self._refusal(part, "<< takes a mapping or a list of mappings")
-            for key, value in self.value(part).items():
+                self._refuse(part, "<< takes a mapping or a list of mappings")
+                continue
+            for key, value in (self.value(part) or {}).items():
                 built.setdefault(key, value)
         return built
 
     def _key(self, node: Any) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            raise self._refusal(node, "a key must be plain text")
+            self._refuse(node, "a key must be plain text")
+            return repr(node.start_mark.index)
         value = self._scalar(node)
         return str(value).lower() if isinstance(value, bool) else str(node.value)
+
+    def _refuse(self, node: Any, reason: str) -> None:
+        self._add(self._refusal(node, reason))
+
+    def _add(self, problem: InvalidInput) -> None:
+        self._problems.setdefault(str(problem), problem)
 
     def _refusal(self, node: Any, reason: str) -> InvalidInput:
         return InvalidInput(self._source, reason, line=node.start_mark.line + 1)
