@@ -16,6 +16,7 @@ GIB = 2**30
 KINDS = {
     "deployments": "Deployment",
     "replicasets": "ReplicaSet",
+    "replicationcontrollers": "ReplicationController",
     "statefulsets": "StatefulSet",
     "daemonsets": "DaemonSet",
 }
@@ -34,13 +35,14 @@ def workload_object(
     """A Deployment, or another kind with a selector; `spec` adds fields."""
     labels = labels or {"app": name}
     container = {"name": "main", "image": image, "resources": {"requests": {"cpu": cpu}}}
+    is_old = plural == "replicationcontrollers"
     return {
-        "apiVersion": "apps/v1",
+        "apiVersion": "v1" if is_old else "apps/v1",
         "kind": KINDS[plural],
         "metadata": {"name": name, "namespace": "default"},
         "spec": {
             **({} if replicas is None else {"replicas": replicas}),
-            "selector": {"matchLabels": labels},
+            "selector": labels if is_old else {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
             **spec,
         },

@@ -136,7 +136,6 @@ IDLE = {
     "limitranges": "pods get no defaults from it, and none is refused",
     "resourcequotas": "nothing is counted or refused",
     "runtimeclasses": "pods get no overhead from it",
-    "replicationcontrollers": "no pods are made: a Deployment makes some",
     "apiservices": "no request is forwarded",
     "customresourcedefinitions": "objects of its kind are not served",
 }

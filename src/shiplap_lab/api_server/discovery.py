@@ -8,7 +8,8 @@ from shiplap_lab.api_server.api_resources import RESOURCES, Resource
 from shiplap_lab.api_server.scale_subresource import SCALED
 
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
-_ALL = frozenset({"pods", "services", "deployments", "replicasets", "daemonsets", "statefulsets", "jobs", "cronjobs"})
+_WORKLOADS = {"deployments", "replicasets", "replicationcontrollers", "daemonsets", "statefulsets", "jobs", "cronjobs"}
+_ALL = frozenset({"pods", "services", *_WORKLOADS})
 """The resources that `kubectl get all` shows."""
 _SHORT_NAMES = {
     "configmaps": ["cm"],

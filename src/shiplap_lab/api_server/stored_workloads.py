@@ -1,7 +1,8 @@
-"""Does to workloads what the API server does beyond storing them: defaults, and refusals of what could never work."""
+"""Does to workloads and Secrets what an API server does beyond storing them: defaults, refusals, encoded texts."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,8 +17,8 @@ from shiplap.manifests.times import parse_cron
 from shiplap_lab.api_server.api_resources import RESOURCES
 from shiplap_lab.api_server.changelog import Object
 
-_JOBS, _CRON_JOBS = "jobs", "cronjobs"
-WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "daemonsets", _JOBS, _CRON_JOBS})
+_JOBS, _CRON_JOBS, _CONTROLLERS = "jobs", "cronjobs", "replicationcontrollers"
+WORKLOADS = frozenset({"deployments", "replicasets", _CONTROLLERS, "statefulsets", "daemonsets", _JOBS, _CRON_JOBS})
 _READ: dict[str, type[Pod | Node | DaemonSet]] = {"pods": Pod, "nodes": Node, "daemonsets": DaemonSet}
 """What schedulers and kubelets read of every object."""
 
@@ -31,6 +32,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "progressDeadlineSeconds": 600,
     },
     "replicasets": {"replicas": 1},
+    _CONTROLLERS: {"replicas": 1},
     "statefulsets": {
         "replicas": 1,
         "podManagementPolicy": "OrderedReady",
@@ -69,24 +71,30 @@ _FIXED_OF_JOBS = ("completions", "completionMode", "selector", "template")
 
 
 def admitted(plural: str, item: Object, before: Object | None) -> Object:
-    """A workload with its defaults; any other object as it is. `before` is what it replaces.
+    """A workload with its defaults, a Secret with its texts encoded; any other object as it is.
+
+    `before` is what it replaces.
 
     Raises:
         ClusterError: status 422, with every problem that Kubernetes would name, and for what no controller could read.
     """
     item = readable(plural, item, before)
+    if plural == "secrets":
+        return _encoded(item)
     if plural not in WORKLOADS:
         return item
     given = item.get("spec") or {}
     if plural == _JOBS and given.get("completions") is None and given.get("parallelism") is None and before is None:
         given = {**given, "completions": 1}
     item = {**item, "spec": _defaulted(given, _DEFAULTS[plural])}
+    if plural == _CONTROLLERS:
+        item = _with_labels_of_pods(item)
     if plural == _JOBS and before is None:
         item = _selected_by_itself(item)
     problems = [*_problems(plural, item, before)]
     if problems:
         resource, name = RESOURCES[plural], item["metadata"].get("name", "")
-        kind = f"{resource.kind}.{resource.group}"
+        kind = f"{resource.kind}.{resource.group}".rstrip(".")
         text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
         raise ClusterError(f'{kind} "{name}" is invalid: {text}', status=422)
     return item
@@ -123,6 +131,29 @@ def _defaulted(given: Object, defaults: dict[str, Any]) -> Object:
     return result
 
 
+def _encoded(item: Object) -> Object:
+    """The Secret with the texts of `stringData` in `data`; only requests have that field.
+
+    Raises:
+        ClusterError: status 422, a text is none.
+    """
+    texts = item.get("stringData") or {}
+    kept = {name: value for name, value in item.items() if name != "stringData"}
+    if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
+        name = item["metadata"].get("name", "")
+        raise ClusterError(f'Secret "{name}" is invalid: stringData[{wrong[0]}]: must be text', status=422)
+    encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
+    return {**kept, "data": {**(item.get("data") or {}), **encoded}} if encoded else kept
+
+
+def _with_labels_of_pods(item: Object) -> Object:
+    """A ReplicationController without a selector, or without labels, has those of its pods."""
+    spec = item["spec"]
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    metadata = item["metadata"] if item["metadata"].get("labels") else {**item["metadata"], "labels": labels}
+    return {**item, "metadata": metadata, "spec": {**spec, "selector": spec.get("selector") or labels}}
+
+
 def _problems(plural: str, item: Object, before: Object | None) -> Iterator[str]:
     spec = item["spec"]
     for name in _COUNTS:
@@ -130,6 +161,9 @@ def _problems(plural: str, item: Object, before: Object | None) -> Iterator[str]
             yield f"spec.{name}: Invalid value: {spec[name]!r}: must be a whole number from 0 to {_MOST}"
     if plural == _CRON_JOBS:
         yield from _cron_job_problems(spec)
+        return
+    if plural == _CONTROLLERS:
+        yield from _template_problems({**spec, "selector": {"matchLabels": spec["selector"]}}, ("Always",))
         return
     yield from _template_problems(spec, _ENDING if plural == _JOBS else ("Always",))
     if plural == _JOBS:

@@ -202,6 +202,34 @@ def test_a_pod_that_leaves_its_selector_is_released_and_a_stray_one_adopted(worl
     assert "ownerReferences" not in world.server.get("pods", "stray")["metadata"]
 
 
+def test_a_replication_controller_makes_pods_and_takes_them_along(world: WorkloadWorld) -> None:
+    plural = "replicationcontrollers"
+    world.create(plural, workload_object(plural=plural))
+    world.create(plural, workload_object("old", 1, plural=plural, selector=None))
+    world.create(plural, workload_object("other", 2, plural=plural))
+    world.settle()
+    assert [name.partition("-")[0] for name in world.names()] == ["old", "other", "other", "web", "web", "web"]
+    assert world.status(plural, "web")["readyReplicas"] == 3
+    assert world.server.get(plural, "old")["spec"]["selector"] == {"app": "old"}
+    world.change(plural, "web", replicas=1)
+    world.server.delete(plural, "other")
+    world.settle()
+    assert [name.partition("-")[0] for name in world.names()] == ["old", "web"]
+    with pytest.raises(ClusterError, match=r'^ReplicationController "bad" is invalid: .* does not match template'):
+        world.create(plural, workload_object("bad", plural=plural, selector={"app": "good"}))
+
+
+def test_texts_of_a_secret_are_encoded(world: WorkloadWorld) -> None:
+    body = {"metadata": {"name": "s"}, "data": {"a": "eA==", "b": "eA=="}, "stringData": {"b": "y", "c": "ü"}}
+    stored = world.create("secrets", body)
+    assert stored["data"] == {"a": "eA==", "b": "eQ==", "c": "w7w="}
+    assert "stringData" not in stored
+    patched = world.server.patch("secrets", "s", {"stringData": {"a": "z"}}, admit=admitted)
+    assert patched["data"] == {"a": "eg==", "b": "eQ==", "c": "w7w="}
+    with pytest.raises(ClusterError, match=r"stringData\[d\]: must be text"):
+        world.server.patch("secrets", "s", {"stringData": {"d": 1}}, admit=admitted)
+
+
 def test_two_deployments_with_one_selector_keep_their_own_pods(world: WorkloadWorld) -> None:
     for name in ("a", "b"):
         world.create("deployments", workload_object(name, 2, labels={"app": "same"}))

@@ -11,7 +11,7 @@ from shiplap_lab.api_server.changelog import Object
 from shiplap_lab.api_server.server import ApiServer, ListOptions
 from shiplap_lab.cluster_simulator.workloads.workload_labels import JOB_TRACKING, without_tracking
 
-OWNERS = ("deployments", "replicasets", "statefulsets", "daemonsets", "jobs", "cronjobs")
+OWNERS = ("deployments", "replicasets", "replicationcontrollers", "statefulsets", "daemonsets", "jobs", "cronjobs")
 _DEPENDENTS = ("replicasets", "jobs", "controllerrevisions", "pods")
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"

@@ -1,24 +1,35 @@
-"""The ReplicaSet controller: as many pods as a ReplicaSet wants, neither more nor fewer."""
+"""The controllers of ReplicaSets and ReplicationControllers: as many pods as one wants, neither more nor fewer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
+from typing import Any
 
 from shiplap.kubernetes.labels import DELETION_COST
-from shiplap.kubernetes.objects import Pod, is_ready
+from shiplap.kubernetes.objects import LabelSelector, Pod, is_ready
 from shiplap_lab.api_server.changelog import Object
 from shiplap_lab.cluster_simulator.workloads.condition_lists import renewed
 from shiplap_lab.cluster_simulator.workloads.controller_client import ControllerClient, is_active
 from shiplap_lab.cluster_simulator.workloads.templated_pods import pod_from
-from shiplap_lab.cluster_simulator.workloads.workload_specs import ReplicaSetSpec
+from shiplap_lab.cluster_simulator.workloads.workload_specs import ReplicaSetSpec, ReplicationControllerSpec
 
-PLURAL = "replicasets"
+PLURAL, CONTROLLERS = "replicasets", "replicationcontrollers"
 
 
 def reconcile_replica_set(client: ControllerClient, item: Object) -> None:
     """Create the pods that are missing, delete those that are too many, and report."""
-    spec = client.spec(item, ReplicaSetSpec)
+    _reconcile(client, PLURAL, item, client.spec(item, ReplicaSetSpec))
+
+
+def reconcile_replication_controller(client: ControllerClient, item: Object) -> None:
+    """Do the same for a ReplicationController, the older kind."""
+    spec = client.spec(item, ReplicationControllerSpec)
+    selector = LabelSelector(match_labels=spec.selector)
+    _reconcile(client, CONTROLLERS, item, ReplicaSetSpec(spec.replicas, selector, spec.min_ready_seconds))
+
+
+def _reconcile(client: ControllerClient, plural: str, item: Object, spec: ReplicaSetSpec) -> None:
     active = [pod for pod in client.claimed_pods(item, spec.selector) if is_active(pod)]
     missing, refused = spec.replicas - len(active), ""
     if item["metadata"].get("deletionTimestamp"):
@@ -27,7 +38,7 @@ def reconcile_replica_set(client: ControllerClient, item: Object) -> None:
         refused = client.create_pods(item, repeat(pod_from(item)), missing)
     elif missing < 0:
         client.delete_pods(dispensable(active)[:-missing])
-    _report(client, item, spec, active, refused)
+    client.set_status(plural, item, _status(client, item, spec, active, refused))
 
 
 def dispensable(pods: Sequence[Pod]) -> list[Pod]:
@@ -47,13 +58,15 @@ def _deletion_cost(pod: Pod) -> int:
         return 0
 
 
-def _report(client: ControllerClient, item: Object, spec: ReplicaSetSpec, active: Sequence[Pod], refused: str) -> None:
+def _status(
+    client: ControllerClient, item: Object, spec: ReplicaSetSpec, active: Sequence[Pod], refused: str
+) -> dict[str, Any]:
     labels = (item["spec"]["template"].get("metadata") or {}).get("labels") or {}
     conditions = []
     if refused:
         client.event(item, "FailedCreate", f"Error creating: {refused}", "Warning")
         conditions = [renewed(item, "ReplicaFailure", "True", "FailedCreate", refused, client.now)]
-    status = {
+    return {
         "replicas": len(active),
         "fullyLabeledReplicas": sum(labels.items() <= pod.metadata.labels.items() for pod in active),
         "readyReplicas": sum(is_ready(pod.status) for pod in active),
@@ -61,4 +74,3 @@ def _report(client: ControllerClient, item: Object, spec: ReplicaSetSpec, active
         "observedGeneration": item["metadata"].get("generation", 0),
         "conditions": conditions,
     }
-    client.set_status(PLURAL, item, status)

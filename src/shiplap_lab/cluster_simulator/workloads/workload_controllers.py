@@ -22,6 +22,7 @@ from shiplap_lab.cluster_simulator.workloads.workload_labels import REVISION_HAS
 _CONTROLLERS: dict[str, Callable[[ControllerClient, Object], None]] = {
     deployments.PLURAL: deployments.reconcile_deployment,
     replica_sets.PLURAL: replica_sets.reconcile_replica_set,
+    replica_sets.CONTROLLERS: replica_sets.reconcile_replication_controller,
     stateful_sets.PLURAL: stateful_sets.reconcile_stateful_set,
     cron_jobs.PLURAL: cron_jobs.reconcile_cron_job,
     jobs.PLURAL: jobs.reconcile_job,

@@ -35,6 +35,14 @@ class ReplicaSetSpec(_Fields, frozen=True):
     min_ready_seconds: int = 0
 
 
+class ReplicationControllerSpec(_Fields, frozen=True):
+    """Fields of a ReplicationController; its selector is labels that a pod must have."""
+
+    replicas: int = 1
+    selector: dict[str, str] = {}
+    min_ready_seconds: int = 0
+
+
 class Ordinals(_Fields, frozen=True):
     start: int = 0
 
