@@ -88,6 +88,12 @@ _INSTALL = {
         asks_aws=False,
         wheel_extra="cdk",
     ),
+    "chart": CommandEntry(
+        "Write the Helm chart of the permissions in clusters.",
+        "install.chart:chart",
+        answers="ChartDocument",
+        asks_aws=False,
+    ),
     "terraform": CommandEntry(
         "Write the stack as a Terraform module.",
         "install.terraform:terraform",

@@ -145,6 +145,37 @@ def test_beside_a_shiplap_yaml_written_by_hand_it_writes_what_is_missing_and_ask
     assert shiplap.json("init", "--to", tmp_path)["files"] == [str(tmp_path / "shiplap.schema.json")]
 
 
+def test_manifests_that_a_shiplap_yaml_names_and_that_are_missing_are_written_as_examples(
+    shiplap: Shiplap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "look_around", None)
+    (tmp_path / "own").mkdir()
+    own = "apiVersion: karpenter.sh/v1\nkind: NodePool\n"
+    (tmp_path / "own" / "pool.yaml").write_text(own)
+    names = {"prod": "pools", "twin": "pools", "staging": "pools/staging.yaml", "live": "cluster"}
+    written = [{"name": name, "manifests": path} for name, path in names.items()]
+    (tmp_path / "shiplap.yaml").write_text(yaml.safe_dump({"region": REGION, "clusters": written}))
+    told = shiplap.json("init", "--to", tmp_path, "--capacity-types", "spot", "--cpu-limit", "7")
+
+    examples = [str(tmp_path / "pools" / name) for name in ("nodes.yaml", "staging.yaml")]
+    assert told["files"] == [*examples, str(tmp_path / "shiplap.schema.json")]
+    assert [remark.partition(",")[0] for remark in told["remarks"]] == [
+        "pools/nodes.yaml is an example for prod",
+        "pools/staging.yaml is an example for staging",
+    ]
+    for example, role in zip(examples, ("shiplap-node-prod", "shiplap-node-staging"), strict=True):
+        node_class, pool = yaml.safe_load_all(Path(example).read_text())
+        assert node_class["spec"]["role"] == role
+        assert pool["spec"]["limits"] == {"cpu": "7"}
+    assert (tmp_path / "own" / "pool.yaml").read_text() == own
+
+
+def test_a_pattern_for_manifests_is_no_place_for_examples(shiplap: Shiplap, tmp_path: Path) -> None:
+    (tmp_path / "shiplap.yaml").write_text("region: eu-west-1\nclusters: [{name: a, manifests: 'pools/*.yaml'}]\n")
+    assert "patterns are not expanded" in shiplap.error("init", "--to", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["shiplap.yaml"]
+
+
 def test_a_mistake_in_the_shiplap_yaml_that_is_there_is_told_and_nothing_is_written(
     shiplap: Shiplap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

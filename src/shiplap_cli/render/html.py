@@ -37,7 +37,7 @@ from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedCla
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.supply.limits import NODES
-from shiplap_cli.money import Money, dollars, per_hour_and_month
+from shiplap_cli.money import Money, dollars, monthly, per_hour_and_month
 from shiplap_cli.output import grouped, summary
 from shiplap_cli.render.page import page
 from shiplap_cli.render.totals import LeftOut, NodeTotal, PlanDifference
@@ -303,6 +303,7 @@ def diff_report(
         missing_list(missing),
         totals(new, old),
         _numbers(compared),
+        _drift(compared),
         _pods_left_out("Placed by OLD, left out by NEW", compared.newly_left_out),
         _pods_left_out("Left out by OLD, placed by NEW", compared.newly_placed),
         _launch_comparison("By pool", "pool", compared.old.pools, compared.new.pools),
@@ -316,6 +317,15 @@ def diff_report(
         f"<div><h3>With {markup.text(compared.new.manifests)}</h3>{sections(new, chosen, colours)}</div></div>",
     ]
     return page("Two sets of manifests compared", lead, "".join(body))
+
+
+def _drift(compared: PlanDifference) -> str:
+    """The nodes that drift by the new manifests, and why."""
+    if not compared.drifting:
+        return ""
+    rows = [(entry.reason, summary(entry.nodes), monthly(entry.price)) for entry in compared.drifting]
+    head = markup.counted(compared.drifting_nodes, "node")
+    return f"<h2>{head} would drift and be replaced</h2>{markup.table(('why', 'nodes', 'a month'), rows, numbers=(2,))}"
 
 
 def _numbers(compared: PlanDifference) -> str:

@@ -126,14 +126,39 @@ class LeftOut(Printed, frozen=True):
     message: str
 
 
+class DriftingNodes(Printed, frozen=True):
+    """Nodes that drift for one reason, and their price: new manifests replace them, within disruption budgets."""
+
+    reason: str
+    nodes: tuple[str, ...]
+    hourly: float
+    estimated: bool
+
+    @property
+    def price(self) -> Price:
+        """The sum of the prices that are known, marked if it is an estimate."""
+        return Price(self.hourly, self.estimated)
+
+
 class PlanDifference(Printed, frozen=True):
-    """`moved` counts pods that both sides launch nodes for, in different pools."""
+    """`moved` counts pods that both sides launch nodes for, in different pools. `drifting` has nodes that exist."""
 
     old: PlanSide
     new: PlanSide
     newly_left_out: tuple[LeftOut, ...]
     newly_placed: tuple[LeftOut, ...]
     moved: int
+    drifting: tuple[DriftingNodes, ...] = ()
+
+    @property
+    def drifting_nodes(self) -> int:
+        """The number of nodes that drift."""
+        return sum(len(entry.nodes) for entry in self.drifting)
+
+    @property
+    def drifting_price(self) -> Price:
+        """The price of all nodes that drift."""
+        return total_price(entry.price for entry in self.drifting)
 
     @property
     def counts(self) -> tuple[tuple[str, int, int], ...]:

@@ -14,7 +14,15 @@ from tests.commands import Shiplap
 from tools.command_reference import commands
 
 VARIABLES = ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION")
-NEVER_ASK = ("explain instance-types", "install template", "install terraform", "lab dev", "lab simulate", "validate")
+NEVER_ASK = (
+    "explain instance-types",
+    "install chart",
+    "install template",
+    "install terraform",
+    "lab dev",
+    "lab simulate",
+    "validate",
+)
 
 
 @pytest.fixture(autouse=True)

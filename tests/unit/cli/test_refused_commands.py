@@ -219,6 +219,8 @@ def test_settings_that_are_wrong_say_where(
         ("install terraform --settings nowhere.yaml", "name another (--settings"),
         ("install terraform --settings empty", "holds no .yaml"),
         ("install terraform --to file", "is a file: name a folder"),
+        ("install chart --to file", "is a file: name a folder"),
+        ("install chart --settings nowhere.yaml", "does not exist"),
         ("install template --bucket A_b", "--bucket: 'A_b' is no name of a bucket"),
         ("init --cluster a --capacity-types cheap", "neither on-demand nor spot"),
         ("init --cluster a --cpu-limit 0", "greater than or equal to 1"),

@@ -9,11 +9,20 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from shiplap.errors import AwsError, InvalidInput
-from shiplap_cdk.install_document import read
+from shiplap.errors import AwsError, InvalidInput, InvalidManifests
+from shiplap.manifests.files.documents import SUFFIXES, read_documents
+from shiplap_cdk.install_document import MISSING_MANIFESTS, inspect_install
+from shiplap_cdk.install_keys import LIVE
 from shiplap_cdk.install_schema import SCHEMA_FILE, SCHEMA_LINE, schema_text
 from shiplap_cdk.shipped_files import is_installed, shipped
-from shiplap_cli.commands.init.install_files import NEXT, SETTINGS, Choices, InstallFile, first_install
+from shiplap_cli.commands.init.install_files import (
+    NEXT,
+    SETTINGS,
+    Choices,
+    InstallFile,
+    example_manifests,
+    first_install,
+)
 from shiplap_cli.commands.init.surroundings import Client, ClusterSurroundings, clusters_of, look_around
 from shiplap_cli.commands.init.told_surroundings import EndpointKind, told_surroundings
 from shiplap_cli.hints import with_hint
@@ -92,7 +101,8 @@ def init(
     groups, and at instances and groups of other autoscalers. Exit code 2 for a question that could not be asked.
 
     With --no-aws it needs no credentials. Where shiplap.yaml is there, it writes only what that needs beside it and
-    asks nothing: cdk.json, the RBAC manifests in docs, and the schema by which editors complete shiplap.yaml.
+    asks nothing: examples of manifests that it names and that do not exist, cdk.json, the RBAC manifests in docs, and
+    the schema by which editors complete shiplap.yaml.
 
     Example: shiplap init --cluster production --region eu-west-1
 
@@ -102,14 +112,14 @@ def init(
     told["--arch"] = arch != "amd64"
     if aws and (odd := [name for name, value in told.items() if value]):
         raise InvalidInput(odd[0], "is asked of AWS: give --no-aws to tell it yourself")
-    if (to / SETTINGS).exists() and not (cluster or region or force or not aws):
-        return _complete(to, output)
     choices = Choices(
         capacity_types=_read_capacity_types(capacity_types),
         node_role=node_role,
         cpu_limit=cpu_limit,
         is_beside_another=beside,
     )
+    if (to / SETTINGS).exists() and not (cluster or region or force or not aws):
+        return _complete(to, choices, output)
     given = told_surroundings(cluster, region, endpoint, subnets, security_group, arch) if not aws else None
     found = given or _surroundings(cluster, region)
     made = first_install(found, choices)
@@ -121,12 +131,36 @@ def init(
     return 0
 
 
-def _complete(folder: Path, output: Format) -> int:
+def _complete(folder: Path, choices: Choices, output: Format) -> int:
     """Raises InvalidInput, InvalidManifests: what is wrong with shiplap.yaml is said before anything is written."""
-    read(folder / SETTINGS)
-    document = InitDocument(None, tuple(str(folder / path) for path in _write_beside(folder)), (), NEXT)
+    found = inspect_install(folder / SETTINGS)
+    if others := [problem for problem in found.problems if not problem.reason.endswith(MISSING_MANIFESTS)]:
+        raise InvalidManifests(others)
+    examples = _examples(folder, choices) if found.problems else {}
+    _write(folder, tuple(examples.values()), force=False)
+    files = [*(file.path for file in examples.values()), *_write_beside(folder)]
+    remarks = [
+        f"{file.path} is an example for {cluster}, which was not looked at: read it"
+        for cluster, file in examples.items()
+    ]
+    document = InitDocument(None, tuple(str(folder / path) for path in files), tuple(remarks), NEXT)
     emit(document, output, lambda: _view(document))
     return 0
+
+
+def _examples(folder: Path, choices: Choices) -> dict[str, InstallFile]:
+    """Manifests where shiplap.yaml names some that are not there; one file serves several clusters that name it."""
+    (settings,) = read_documents(folder / SETTINGS)
+    examples: dict[str, InstallFile] = {}
+    for cluster in settings.data["clusters"]:
+        name, path = cluster["name"], Path(cluster["manifests"])
+        if cluster["manifests"] == LIVE or (folder / path).exists():
+            continue
+        file = path if path.suffix in SUFFIXES else path / "nodes.yaml"
+        if str(file) not in {example.path for example in examples.values()}:
+            told = told_surroundings(name, settings.data["region"], EndpointKind.PUBLIC, "", "", "amd64")
+            examples[name] = example_manifests(str(file), told, choices)
+    return examples
 
 
 _UNASKED = "AWS was not asked: give --beside where another autoscaler launches nodes for this cluster"

@@ -47,13 +47,18 @@ class FirstInstall(msgspec.Struct, frozen=True, rename="camel"):
 def first_install(found: ClusterSurroundings, choices: Choices) -> FirstInstall:
     """The files for a cluster as it was found."""
     folder = f"manifests/{found.cluster}"
-    manifests = InstallFile(f"{folder}/nodes.yaml", (_node_class(found, choices), _node_pool(found, choices)))
+    manifests = example_manifests(f"{folder}/nodes.yaml", found, choices)
     settings = InstallFile(SETTINGS, ({"region": found.region, "clusters": [_cluster(found, choices, folder)]},))
     return FirstInstall(
         (settings, manifests),
         tuple(_remarks(found, choices)),
         NEXT,
     )
+
+
+def example_manifests(path: str, found: ClusterSurroundings, choices: Choices) -> InstallFile:
+    """The file with an EC2NodeClass and a NodePool for a cluster."""
+    return InstallFile(path, (_node_class(found, choices), _node_pool(found, choices)))
 
 
 def _cluster(found: ClusterSurroundings, choices: Choices, folder: str) -> dict[str, Any]:

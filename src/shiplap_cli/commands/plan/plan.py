@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -18,13 +18,14 @@ from shiplap.scheduling.model.scheduling_plan import Plan, is_asleep
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan as decide
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays
+from shiplap_cli.commands.plan.drifting_nodes import drifting_nodes
 from shiplap_cli.commands.plan.monthly_costs import MOST_NODES, MonthlyCosts, consolidation_of, monthly_costs
 from shiplap_cli.commands.plan.plan_answers import PlanCosts, RejectedOverlays
 from shiplap_cli.inputs.disruption_inputs import disruption_snapshot, rehearsed_nodes
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs, load_inputs_per_manifests
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.joined_documents import joined
-from shiplap_cli.money import Money, dollar_figure
+from shiplap_cli.money import Money, dollar_figure, hourly_text
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import (
     CostLabel,
@@ -54,6 +55,7 @@ from shiplap_cli.render.html import PageNotes, diff_report, plan_report
 from shiplap_cli.render.markdown_reports import difference_markdown
 from shiplap_cli.render.pages import plan_page
 from shiplap_cli.render.totals import (
+    DriftingNodes,
     LeftOut,
     NodeTotal,
     PlanDifference,
@@ -219,7 +221,8 @@ def _compare(
         _side(str(path), made, totals_of(inputs.snapshot, made, money, from_scratch=from_scratch), money)
         for path, made, inputs, money in zip(diff, plans, inputs_of_each, moneys, strict=True)
     ]
-    difference = _difference(sides, plans)
+    drifting = drifting_nodes(*map(disruption_snapshot, inputs_of_each))
+    difference = _difference(sides, plans, _by_reason(drifting, moneys[0]))
     answer = joined(difference, caveats_of(inputs_of_each[1]))
     caveats = caveat_texts(inputs_of_each[1])
     if written.html is not None:
@@ -230,7 +233,18 @@ def _compare(
     return 1 if difference.newly_left_out else 0
 
 
-def _difference(sides: Sequence[PlanSide], plans: Sequence[Plan]) -> PlanDifference:
+def _by_reason(drifting: Mapping[str, str], money: Money) -> tuple[DriftingNodes, ...]:
+    """Nodes that drift, by reason; each at the price that it has now."""
+    found = []
+    for reason, nodes in grouped((reason, name) for name, reason in drifting.items()).items():
+        price = total_price(map(money.of_node, nodes))
+        found.append(DriftingNodes(reason, tuple(nodes), price.hourly, price.estimated))
+    return tuple(found)
+
+
+def _difference(
+    sides: Sequence[PlanSide], plans: Sequence[Plan], drifting: tuple[DriftingNodes, ...]
+) -> PlanDifference:
     """The changes from the first side to the second."""
     left = [{entry.pod.key: entry.message for entry in made.unschedulable} for made in plans]
     pools = [{pod.key: claim.node_pool for claim in made.node_claims for pod in claim.pods} for made in plans]
@@ -240,6 +254,7 @@ def _difference(sides: Sequence[PlanSide], plans: Sequence[Plan]) -> PlanDiffere
         newly_left_out=_only_in_first(left[1], left[0]),
         newly_placed=_only_in_first(left[0], left[1]),
         moved=sum(pools[1].get(name, pool) != pool for name, pool in pools[0].items()),
+        drifting=drifting,
     )
 
 
@@ -296,7 +311,18 @@ def _difference_page(difference: PlanDifference, inputs: LoadedInputs) -> Render
         parts += _pods(title, entries, style)
     if difference.moved:
         parts += [Text(), Text(f"{counted(difference.moved, 'pod')} would get a node of another pool")]
-    return Group(*parts, *caveat_lines(inputs))
+    return Group(*parts, *_drift(difference), *caveat_lines(inputs))
+
+
+def _drift(difference: PlanDifference) -> Iterator[RenderableType]:
+    """Yield the lines about nodes that drift."""
+    if not difference.drifting:
+        return
+    price = hourly_text(difference.drifting_price)
+    yield Text()
+    yield Text(f"{counted(difference.drifting_nodes, 'node')} would drift and be replaced: {price}", style="yellow")
+    for entry in difference.drifting:
+        yield Text.assemble((f"  {summary(entry.nodes)}", "bold"), f"\n    {entry.reason}")
 
 
 def _launch_table(title: str, old: Mapping[str, NodeTotal], new: Mapping[str, NodeTotal]) -> Table:
