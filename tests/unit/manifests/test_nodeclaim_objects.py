@@ -313,6 +313,26 @@ def test_an_install_without_a_name_touches_nothing() -> None:
     assert claim_object_changes([claim()], (karpenters,), [POOL], [node()], "", NOW) == ClaimObjectChanges()
 
 
+@pytest.mark.parametrize(
+    ("finalizers", "instance_id", "is_kept"),
+    [
+        (["example.com/backup"], "i-0abc", True),
+        ([FINALIZER, "example.com/backup"], "i-0abc", True),
+        ([FINALIZER], "i-0abc", False),
+        ([], "i-0abc", False),
+        (["example.com/backup"], "i-0other", False),
+    ],
+)
+def test_an_object_stays_while_another_controllers_finalizer_keeps_its_node(
+    finalizers: list[str], instance_id: str, is_kept: bool
+) -> None:
+    item = created(claim(ClaimState.TERMINATING))
+    left = any_node("ip-10-0-0-1", zone="eu-west-1a", instance_id=instance_id, metadata={"finalizers": finalizers})
+    for known in ((), (claim(ClaimState.GONE),)):
+        found = claim_object_changes(known, [item], [POOL], [left], "one", NOW)
+        assert found.deleted == (() if is_kept else (item,))
+
+
 def test_a_claim_whose_pool_is_gone_gets_no_new_object() -> None:
     assert claim_object_changes([claim()], (), [], [node()], "one", NOW) == ClaimObjectChanges()
 

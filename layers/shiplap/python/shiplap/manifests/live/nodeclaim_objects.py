@@ -148,7 +148,11 @@ def claim_object_changes(
             name = claim.plan.object_name or claim.name
             shown[name] = claim
             found.look(claim, _object_of(claim, ours.get(name)), present.get(name), _node_of(claim, by_name))
-    gone = tuple(ours[name] for name in sorted(ours) if name not in shown and not _is_in_service(ours[name], nodes))
+    gone = tuple(
+        ours[name]
+        for name in sorted(ours)
+        if name not in shown and not _is_in_service(ours[name], nodes) and not _is_held_by_node(ours[name], nodes)
+    )
     annotated = [
         (item, _missing_annotations(shown[name], item))
         for name, item in sorted(ours.items())
@@ -294,6 +298,19 @@ def _is_in_service(item: RawObject, nodes: Iterable[Node]) -> bool:
         not node.metadata.deletion_timestamp
         and any(owner.uid == uid for owner in node.metadata.owner_references)
         and is_ready(node.status)
+        for node in nodes
+    )
+
+
+def _is_held_by_node(item: RawObject, nodes: Iterable[Node]) -> bool:
+    """True while the API server keeps the object's Node for the finalizer of another controller.
+
+    As with upstream, a NodeClaim goes no sooner than its Node.
+    """
+    status = item.get("status")
+    provider_id = status.get("providerID") if isinstance(status, Mapping) else None
+    return any(
+        node.spec.provider_id == provider_id and any(name != FINALIZER for name in node.metadata.finalizers)
         for node in nodes
     )
 
