@@ -307,6 +307,15 @@ def test_public_parameters_can_be_read(ground: Ground) -> None:
     assert answer["InvalidParameters"] == ["/aws/nope"]
 
 
+def test_public_parameters_can_be_read_by_an_arn_without_an_account(ground: Ground) -> None:
+    ground.control.parameters({"/aws/service/bottlerocket/x/image_id": AMI})
+    public = "arn:aws:ssm:us-east-1::parameter/aws/service/bottlerocket/x/image_id"
+    other = "arn:aws:ssm:us-east-1::parameter/aws/nope"
+    answer = ground.region.client("ssm").get_parameters(Names=[public, other])
+    assert [found["Value"] for found in answer["Parameters"]] == [AMI]
+    assert answer["InvalidParameters"] == [other]
+
+
 def test_spot_prices_differ_by_zone_and_follow_on_demand(ground: Ground) -> None:
     def prices() -> dict[str, float]:
         history = ground.ec2.describe_spot_price_history(InstanceTypes=["m5.large"])["SpotPriceHistory"]

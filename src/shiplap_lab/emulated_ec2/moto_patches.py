@@ -24,6 +24,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ec2.models.instances import Reservation
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, convert_tag_spec, get_prefix
+from moto.ssm.models import SimpleSystemManagerBackend
 
 from shiplap.errors import AwsError
 from shiplap_lab.emulated_ec2.allocation import CapacityPool
@@ -92,6 +93,7 @@ def installed(behaviour: Behaviour) -> Iterator[None]:
         (AmiBackend, "_load_amis", _load_nothing),
         (TaggedEC2Resource, "get_tags", _tags_of),
         (XFormedAttributePicker, "__call__", _picked),
+        (SimpleSystemManagerBackend, "_strip_parameter_arn", _parameter_name),
     ]
     changes += [(EC2Response, name, made) for name, made in _replacements(behaviour, original).items()]
     changes += [(EC2Response, made.__name__, made) for made in _WHOLE]
@@ -119,6 +121,11 @@ _NAMES: dict[tuple[object, ...], tuple[str, ...]] = {}
 
 _TRANSFORMERS: dict[tuple[object, ...], str] = {}
 """The path of the transformer for a member of an answer, empty if there is none."""
+
+
+def _parameter_name(_backend: Any, name: str) -> str:
+    """Return the name in an ARN. ARNs of AWS's public parameters name no account, which moto expects."""
+    return name.partition(":parameter")[2] if name.startswith("arn:") else name
 
 
 def _picked(picker: Any, context: AttributePickerContext) -> Any:
