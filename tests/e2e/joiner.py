@@ -12,7 +12,8 @@ from typing import Any
 
 from shiplap.aws import tags
 from shiplap.errors import ClusterUnreachable, ObjectConflict, ObjectNotFound
-from shiplap.kubernetes.labels import NORMALIZED, ZONE
+from shiplap.kubernetes.labels import NORMALIZED, ZONE, ZONE_ID
+from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.machines import Hardware, Machine, node_object
 from shiplap_lab.emulated_ec2.control import Ec2Control, EmulatedInstance
 from tests.e2e.api import RealApi
@@ -97,7 +98,7 @@ class Joiner:
         machine = machine_of(item)
         now = time.time()
         node = node_object(machine, self._hardware, self._version, now)
-        node["metadata"]["labels"] |= _older_labels(node["metadata"]["labels"])
+        node["metadata"]["labels"] |= _labels_of_eks(node["metadata"]["labels"])
         try:
             self._api.create("nodes", node)
         except ObjectConflict:
@@ -138,9 +139,10 @@ class Joiner:
             pass  # somebody else was faster
 
 
-def _older_labels(known: Mapping[str, str]) -> dict[str, str]:
-    """The labels that the cloud controller manager and drivers of EKS write beside the stable ones."""
-    return {older: known[stable] for older, stable in NORMALIZED.items() if older not in known and stable in known}
+def _labels_of_eks(known: Mapping[str, str]) -> dict[str, str]:
+    """The zone id and the older labels that EKS's cloud controller manager and drivers write beside the stable ones."""
+    written = {older: known[stable] for older, stable in NORMALIZED.items() if older not in known and stable in known}
+    return written | {ZONE_ID: embedded.load().zone_ids[known[ZONE]]}
 
 
 def machine_of(item: EmulatedInstance) -> Machine:
