@@ -74,8 +74,10 @@ def with_a_request(live: LiveInstall, count: int) -> None:
 def test_a_command_and_the_functions_read_the_same_provisioning_requests(live: LiveInstall) -> None:
     with_a_request(live, 3)
     snapshot, decided = live.decided()
-    answer = live.says("plan", "--cluster", "blue")
+    answer = live.says("plan", "--cluster", "blue", code=1)  # the template tolerates no taint of the NodePool
     assert without_times(answer) == without_times(plan_document(decided, 0, Money(snapshot)))
-    planned = [pod for claim in answer["nodeClaims"] for pod in claim["pods"]]
-    assert [pod.partition("/")[2] for pod in planned] == [f"ProvisioningRequest/train/0-{n}" for n in range(3)]
-    assert "consumes ProvisioningRequest" in str(answer["ignored"])
+    waiting = [entry["pod"] for entry in answer["unschedulable"]]
+    assert waiting == [f"web/ProvisioningRequest/train/0-{number}" for number in range(3)]
+    held = {entry["pod"]: entry["message"] for entry in answer["ignored"]}
+    why = "it consumes ProvisioningRequest web/train, which is not provisioned yet"
+    assert held == dict.fromkeys(("web/a", "web/b", "web/c"), why)

@@ -68,7 +68,7 @@ def request(
     return capacity_request(msgspec.convert(data, ProvisioningRequest), TEMPLATES, now, 300.0)
 
 
-def node(name: str, *, ready: str = "True", ours: bool = True, initialized: bool = True) -> Node:
+def node_seen(name: str, *, ready: str = "True", ours: bool = True, initialized: bool = True) -> Node:
     labels = {"karpenter.sh/nodepool": "p"} if ours else {}
     if initialized:
         labels["karpenter.sh/initialized"] = "true"
@@ -96,7 +96,7 @@ def kinds(status: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 PROVISIONED = {"Accepted": ("True", BORN_AT), "Provisioned": ("True", BORN_AT)}
-TWO = (node("a"), node("b"))
+TWO = (node_seen("a"), node_seen("b"))
 
 
 def test_pods_without_objects_have_names_that_no_object_can_have() -> None:
@@ -151,10 +151,10 @@ def test_consumers_free_the_room_of_their_own_node_first() -> None:
 
 def test_outcomes_tell_ready_nodes_from_those_on_their_way() -> None:
     nodes = (
-        node("a"),
-        node("b", ready="False"),
-        node("c", ours=False, initialized=False),
-        node("d", initialized=False),
+        node_seen("a"),
+        node_seen("b", ready="False"),
+        node_seen("c", ours=False, initialized=False),
+        node_seen("d", initialized=False),
     )
     pods = list(waiting_pods(request(5), ()))
     where = [PodReference("ml", each.metadata.name, each.metadata.uid) for each in pods]
