@@ -119,7 +119,7 @@ def _of_flags(flags: str) -> NodeRegistration:
     taints: tuple[Taint, ...] = ()
     kubelet: dict[str, Any] = {}
     for match in _FLAG.finditer(flags):
-        name, value = match["name"], match["value"]
+        name, value = match["name"], match["value"].strip("\"'")  # systemd takes quotes away from nodeadm's flags
         if name == "node-labels":
             labels |= dict(label.split("=", 1) for label in value.split(","))
         elif name == "register-with-taints":

@@ -178,7 +178,9 @@ class Cluster:
 
 
 def _is_reusable(world: World, test: UpstreamTest, outcome: Outcome) -> bool:
-    """Tests of the AWS provider clean up, and mostly do so when they fail."""
+    """Tests of the AWS provider clean up, and mostly do so when they fail. Without a joiner no node joins any more."""
+    if world.joiner.failure is not None:
+        return False
     if module_of(test.suite) is AWS:
         return not any(
             world.api.list(plural).items for plural in ("nodes", "nodeclaims", "nodepools", "ec2nodeclasses")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from threading import Event, Thread
 
 import msgspec
@@ -338,6 +339,13 @@ spec:
     told = registration(render.al2023(msgspec.structs.replace(BOOT, custom=custom)))
     assert (told.kubelet["maxPods"], told.kubelet["podsPerCore"]) == (58, 5)
     assert told.labels == {**BOOT.labels, "extra": "1"}
+
+
+@pytest.mark.parametrize("quote", ["", '"', "'"])
+def test_quotes_around_the_value_of_a_flag_do_not_count(quote: str) -> None:
+    flag = json.dumps(f"--node-labels={quote}testing/cluster=unspecified,team=a{quote}")
+    text = f"apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {{kubelet: {{flags: [{flag}]}}}}"
+    assert registration(text).labels == {"testing/cluster": "unspecified", "team": "a"}
 
 
 def test_user_data_no_boot_script_understands_registers_nothing() -> None:
