@@ -20,7 +20,13 @@ from shiplap_cdk.region_differences import left_out
 from shiplap_cdk.shipped_files import shipped
 from shiplap_cdk.synthesis import synthesise
 
-_RBAC = ("kustomization.yaml", "rbac-cluster-manifests.yaml", "rbac-rollouts.yaml", "rbac.yaml")
+_RBAC = (
+    "kustomization.yaml",
+    "rbac-cluster-manifests.yaml",
+    "rbac-deletion-costs.yaml",
+    "rbac-rollouts.yaml",
+    "rbac.yaml",
+)
 
 # Zip knows no earlier date.
 _DATE = (1980, 1, 1, 0, 0, 0)

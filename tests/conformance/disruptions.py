@@ -116,6 +116,7 @@ class Verdict:
     """A decision with the questions cases ask of it."""
 
     decision: Decision
+    snapshot: DisruptionSnapshot
 
     @property
     def commands(self) -> tuple[DisruptionProposal, ...]:
@@ -186,19 +187,16 @@ def disrupted(
         settings=scheduling_settings or SchedulingSettings(),
         policies=tuple(policies),
     )
-    return Verdict(
-        decide(
-            DisruptionSnapshot(
-                scheduling=snapshot,
-                pod_disruption_budgets=tuple(budgets),
-                histories=tuple(histories),
-                busy=frozenset(busy),
-                settings=settings or DisruptionSettings(),
-                policies=tuple(in_use),
-                unsettled_pools=tuple(unsettled),
-            )
-        )
+    of_nodes = DisruptionSnapshot(
+        scheduling=snapshot,
+        pod_disruption_budgets=tuple(budgets),
+        histories=tuple(histories),
+        busy=frozenset(busy),
+        settings=settings or DisruptionSettings(),
+        policies=tuple(in_use),
+        unsettled_pools=tuple(unsettled),
     )
+    return Verdict(decide(of_nodes), of_nodes)
 
 
 def holds_until(snapshot: DisruptionSnapshot) -> float:

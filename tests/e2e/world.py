@@ -40,7 +40,7 @@ REGION = "us-east-1"
 ZONES = (f"{REGION}a", f"{REGION}b", f"{REGION}c")
 CLUSTER = "real"
 _DOCS = Path(__file__).parents[2] / "docs"
-RBAC = tuple(_DOCS / f"rbac{name}.yaml" for name in ("", "-cluster-manifests", "-rollouts"))
+RBAC = tuple(sorted(_DOCS.glob("rbac*.yaml")))
 _MIB = 2**20
 _AT_ONCE = 2
 """Invocations of a function at once: a machine with two processors gains nothing by more, and each starts cold."""

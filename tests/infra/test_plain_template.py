@@ -104,7 +104,7 @@ def test_the_kustomization_names_files_that_are_there(folder: Path) -> None:
         chosen = yaml.safe_load(text)["resources"]
 
         assert chosen == ["rbac.yaml"]
-        assert every == ["rbac.yaml", "rbac-cluster-manifests.yaml", "rbac-rollouts.yaml"]
+        assert every == ["rbac.yaml", "rbac-cluster-manifests.yaml", "rbac-rollouts.yaml", "rbac-deletion-costs.yaml"]
         objects = [item for name in every for item in yaml.safe_load_all((where / name).read_text())]
         names = [(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in objects]
         assert len(set(names)) == len(names) > 3

@@ -131,7 +131,7 @@ def test_beside_settings_written_by_hand_init_writes_an_app_that_synthesises_and
     context = json.dumps({"settings": str(settings)})
     environment.run(environment.python, *app[1:], CDK_OUTDIR=str(folder / "cdk.out"), CDK_CONTEXT_JSON=context)
     assert list((folder / "cdk.out").glob("Shiplap.template.json"))
-    for name in ("rbac.yaml", "rbac-cluster-manifests.yaml", "rbac-rollouts.yaml"):
+    for name in ("rbac.yaml", "rbac-cluster-manifests.yaml", "rbac-deletion-costs.yaml", "rbac-rollouts.yaml"):
         assert (folder / "docs" / name).read_text() == (ROOT / "docs" / name).read_text()
 
 

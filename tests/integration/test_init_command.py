@@ -134,7 +134,7 @@ def test_beside_a_shiplap_yaml_written_by_hand_it_writes_what_is_missing_and_ask
     told = shiplap.json("init", "--to", tmp_path)
 
     assert (tmp_path / "shiplap.yaml").read_text() == by_hand
-    rbac = {f"docs/rbac{name}.yaml" for name in ("", "-cluster-manifests", "-rollouts")}
+    rbac = {f"docs/rbac{name}.yaml" for name in ("", "-cluster-manifests", "-deletion-costs", "-rollouts")}
     names = {"cdk.json", "docs/kustomization.yaml", *rbac}
     expected = {"shiplap.schema.json"} | (names if installed else set())
     assert set(told["files"]) == {str(tmp_path / name) for name in expected}

@@ -45,6 +45,8 @@ MISTAKES = {
     "shares": ("flowControl: {shares: 20}\n", "flowControl", "'shares' not allowed"),
     "case of flowControl": ("flowcontrol: {enabled: false}\n", "flowcontrol", "not allowed"),
     "not nested": ("enabled: false\n", "enabled", "not allowed"),
+    "feature switched by a word": ("features: {rollouts: 'on'}\n", "features/rollouts", "want boolean"),
+    "feature in the singular": ("features: {rollout: true}\n", "features", "'rollout' not allowed"),
     "below the chart": ("shiplap-cluster: {group: shiplap}\n", "shiplap-cluster", "not allowed"),
     "settings of the install": ("region: eu-west-1\nclusters: []\n", "clusters", "'clusters', 'region' not allowed"),
     "two at once": (

@@ -8,12 +8,17 @@ from typing import Any
 import yaml
 
 import shiplap
+from shiplap_cdk.policy_document import documents
 from tests.helm_program import helm
 from tools.dist import CHART, pack_chart
 
 ROOT = Path(__file__).parents[2]
 RBAC = ROOT / "docs" / "rbac.yaml"
 LIVE_RBAC = ROOT / "docs" / "rbac-cluster-manifests.yaml"
+OF_FEATURES = {
+    "deletionCosts": ROOT / "docs" / "rbac-deletion-costs.yaml",
+    "rollouts": ROOT / "docs" / "rbac-rollouts.yaml",
+}
 
 
 def rendered(folder: Path, chart: Path = CHART, **values: object) -> list[Any]:
@@ -40,6 +45,22 @@ def in_order(objects: list[Any]) -> list[Any]:
 def test_the_chart_gives_the_objects_of_the_manifests(tmp_path: Path) -> None:
     assert in_order(rendered(tmp_path)) == in_order(written(RBAC))
     assert in_order(rendered(tmp_path, manifests="cluster")) == in_order(written(RBAC, LIVE_RBAC))
+
+
+@pytest.mark.parametrize("feature", OF_FEATURES)
+def test_a_feature_that_is_on_has_its_permissions(feature: str, tmp_path: Path) -> None:
+    of_feature = OF_FEATURES[feature]
+    assert in_order(rendered(tmp_path, features={feature: True})) == in_order(written(RBAC, of_feature))
+    both = rendered(tmp_path, features=dict.fromkeys(OF_FEATURES, True), group="provisioner")
+    assert len(both) == len(written(RBAC, *OF_FEATURES.values()))
+    bindings = by_kind(both, "ClusterRoleBinding")
+    assert {subject["name"] for binding in bindings for subject in binding["subjects"]} == {"provisioner"}
+
+
+def test_every_feature_with_permissions_has_a_value() -> None:
+    needed = {document.rbac for _, document in documents() if document.rbac}
+    assert {path.name for path in OF_FEATURES.values()} >= needed
+    assert yaml.safe_load((CHART / "values.yaml").read_text())["features"] == dict.fromkeys(OF_FEATURES, False)
 
 
 def test_a_group_of_another_name_is_bound_and_has_the_share(tmp_path: Path) -> None:
@@ -92,4 +113,4 @@ def test_the_chart_has_the_version_of_the_release_and_the_files_of_the_docs() ->
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
 
     assert (chart["version"], chart["appVersion"]) == (shiplap.__version__, shiplap.__version__)
-    assert {path.resolve() for path in (CHART / "files").iterdir()} == {RBAC, LIVE_RBAC}
+    assert {path.resolve() for path in (CHART / "files").iterdir()} == {RBAC, LIVE_RBAC, *OF_FEATURES.values()}

@@ -43,6 +43,7 @@ from shiplap.kubernetes.request_bodies import (
     event_body,
     nomination_patch,
     pending_pod,
+    pod_annotations_patch,
     pods_on,
     registration_patch,
     template_patch,
@@ -381,6 +382,12 @@ class FakeCluster:
             patch = template_patch(annotations, uid, resource_version)
             item = self.server.patch(SCALABLE_PLURALS[name.kind], name.name, patch, name.namespace)
             return msgspec.convert(item, RolledWorkload)
+
+    def annotate_pod(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
+        """Merge annotations into those of a pod. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.annotate_pod"):
+            patch = pod_annotations_patch(pod, annotations)
+            self.server.patch("pods", pod.metadata.name, patch, pod.metadata.namespace)
 
     def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]] | None) -> NamedObjects:
         """Objects of these namespaces and names, or all, read as an answer is."""

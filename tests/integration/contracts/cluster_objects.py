@@ -14,7 +14,7 @@ from tests.builders.nodes import node_object
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-RBAC = tuple(DOCS / f"rbac{name}.yaml" for name in ("", "-cluster-manifests", "-rollouts"))
+RBAC = tuple(sorted(DOCS.glob("rbac*.yaml")))
 
 
 node = partial(node_object, labels={"kept": "yes", "changed": "no"})

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.errors import (
@@ -564,6 +565,21 @@ def test_annotations_of_a_template_are_merged_into_what_was_read_only(api: Clust
         api.annotate_template(ScalableName("shop", "Deployment", "gone"), {}, uid=uid, resource_version="1")
 
 
+def test_annotations_of_a_pod_are_merged_into_what_was_read_only(api: ClusterApi, server: Server) -> None:
+    for name in ("other", "web"):
+        server.create("pods", {**pod(name), "metadata": {"name": name, "annotations": {"mine": "kept", "old": "1"}}})
+        server.bind(name, "n1")
+    (other, read) = api.pods_on("n1")
+    api.annotate_pod(read, {"x": "1", "old": None, "never": None})
+    assert server.get("pods", "web")["metadata"]["annotations"] == {"mine": "kept", "x": "1"}
+    with pytest.raises(ObjectConflict):
+        api.annotate_pod(read, {"x": "2"})
+    for changed, error in (("uid", ObjectConflict), ("name", ObjectNotFound)):
+        with pytest.raises(error):
+            api.annotate_pod(replace(other, metadata=replace(other.metadata, **{changed: "none"})), {"x": "2"})
+    assert server.get("pods", "other")["metadata"]["annotations"] == {"mine": "kept", "old": "1"}
+
+
 class Counted(msgspec.Struct, frozen=True):
     """A CapacityBuffer, as a feature may read it."""
 
@@ -936,6 +952,7 @@ class TestHttp:
         with suppress(ObjectNotFound):
             api.write_status("ProvisioningRequest", "default", "x", {}, "")
         api.bind(view.pods[0], "n1")
+        api.annotate_pod(api.pods_on("n1")[0], {})
         api.evict(view.pods[0])
         api.delete_pod(view.pods[0], 0)
         api.delete_node(api.node("n1"))

@@ -28,7 +28,7 @@ NO_WRITES = frozenset(
     {
         *("view", "pending_pods", "pending_pod", "nodes", "node", "pods_on", "watch", "bound_pages", "list_for_watch"),
         *("manifest_objects", "ending_definitions", "node_claim_objects", "node_claim_object"),
-        *("lease", "volume_attachments"),
+        *("lease", "volume_attachments", "annotate_pod"),
         *("volume_claims", "disruption_budgets", "scalables", "workload", "annotate_template", "named_objects"),
         *("patch_node", "nominate", "bind", "evict", "delete_pod", "delete_node", "publish"),
     }

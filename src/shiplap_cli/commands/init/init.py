@@ -167,6 +167,7 @@ _UNASKED = "AWS was not asked: give --beside where another autoscaler launches n
 _DEPLOYMENT = (
     "docs/kustomization.yaml",
     "docs/rbac-cluster-manifests.yaml",
+    "docs/rbac-deletion-costs.yaml",
     "docs/rbac-rollouts.yaml",
     "docs/rbac.yaml",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
@@ -42,10 +43,11 @@ def _reconcile(client: ControllerClient, plural: str, item: Object, spec: Replic
 
 
 def dispensable(pods: Sequence[Pod]) -> list[Pod]:
-    """Pods in the order in which they go: first those without a node, then not Ready, cheap to delete, and young."""
+    """Pods in the order in which they go: without a node, not Ready, cheap to delete, many on their node, young."""
+    on_node = Counter(pod.spec.node_name for pod in pods)
 
-    def rank(pod: Pod) -> tuple[bool, bool, int]:
-        return bool(pod.spec.node_name), is_ready(pod.status), _deletion_cost(pod)
+    def rank(pod: Pod) -> tuple[bool, bool, int, int]:
+        return bool(pod.spec.node_name), is_ready(pod.status), _deletion_cost(pod), -on_node[pod.spec.node_name]
 
     newest = sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name), reverse=True)
     return sorted(newest, key=rank)

@@ -49,6 +49,7 @@ from shiplap.kubernetes.request_bodies import (
     eviction_body,
     nomination_patch,
     pending_pod,
+    pod_annotations_patch,
     pods_on,
     registration_patch,
     template_patch,
@@ -448,6 +449,10 @@ class KubernetesClient:
         """Merge annotations into a pod template. Raises ObjectNotFound, ObjectConflict."""
         path, body = _workload_path(name), template_patch(annotations, uid, resource_version)
         return _one(_READ_WORKLOADS, self._transport.send("PATCH", path, body, MERGE_PATCH), path)
+
+    def annotate_pod(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
+        """Merge annotations into those of a pod. Raises ObjectNotFound, ObjectConflict."""
+        self._transport.send("PATCH", _path(pod), pod_annotations_patch(pod, annotations), MERGE_PATCH)
 
     def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]] | None) -> NamedObjects:
         """Objects of these namespaces and names, or all; none where the kind is not defined."""

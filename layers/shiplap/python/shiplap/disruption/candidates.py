@@ -195,10 +195,14 @@ _INTEGER = re.compile(r"[-+]?[0-9]{1,10}", re.ASCII)
 def eviction_cost(pod: Pod) -> float:
     """Karpenter's: 1, more for pods whose cost or priority is high, within [-10, 10].
 
-    The cost is that of Karpenter's annotation; without it the deletion cost. One that is no int32 is none.
+    The cost is that of Karpenter's annotation; without it the deletion cost. One that is no int32 is none, and so is
+    one that Shiplap wrote: it follows from decisions.
     """
     annotations = pod.metadata.annotations
-    written = annotations.get(labels.DISRUPTION_COST, annotations.get(labels.DELETION_COST, "0"))
+    deletion_cost = annotations.get(labels.DELETION_COST, "0")
+    if annotations.get(labels.WRITTEN_COST) == deletion_cost:
+        deletion_cost = "0"
+    written = annotations.get(labels.DISRUPTION_COST, deletion_cost)
     cost = int(written) if _INTEGER.fullmatch(written) else 0
     cost = cost if -(2**31) <= cost < 2**31 else 0
     return min(max(1.0 + cost / 2**27 + pod.spec.priority / 2**25, -10.0), 10.0)

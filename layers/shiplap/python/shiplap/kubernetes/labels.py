@@ -47,6 +47,11 @@ ROLLOUT_WORDS = ("evict", "stay", "never")
 """What becomes of a pod whose Deployment is not restarted in time; `never` evicts at once, as without it."""
 ROLLOUT_WITHIN = "shiplap.dev/rollout-within"
 """Beside `ROLLOUT`: how long a pod waits for that, such as 10m."""
+MANAGED_COST = "shiplap.dev/deletion-cost"
+"""On a NodePool or a pod template: Shiplap writes the deletion costs of pods; one of MANAGED_COST_WORDS."""
+MANAGED_COST_WORDS = ("managed", "never")
+WRITTEN_COST = "shiplap.dev/written-deletion-cost"
+"""On a pod: the deletion cost that Shiplap wrote. Where the pod has another one, or none, somebody changed it."""
 ANNOTATIONS_OF_PODS = (
     DO_NOT_DISRUPT,
     DELETION_COST,
@@ -55,6 +60,8 @@ ANNOTATIONS_OF_PODS = (
     *ANNOTATIONS_OF_CONSUMERS,
     ROLLOUT,
     ROLLOUT_WITHIN,
+    MANAGED_COST,
+    WRITTEN_COST,
 )
 """No decision reads another annotation of a pod."""
 DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"

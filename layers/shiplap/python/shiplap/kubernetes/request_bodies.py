@@ -68,6 +68,12 @@ def template_patch(annotations: Mapping[str, str], uid: str, resource_version: s
     }
 
 
+def pod_annotations_patch(pod: Pod, annotations: Mapping[str, str | None]) -> dict[str, Any]:
+    """A JSON merge patch of a pod's annotations, None removes one; uid and resourceVersion as in `template_patch`."""
+    metadata = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+    return {"metadata": {**metadata, "annotations": dict(annotations)}}
+
+
 def nomination_patch(pod: Pod, node: str) -> dict[str, Any]:
     """A JSON merge patch of a pod's status; the uid keeps it from a pod recreated under the same name."""
     return {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}}

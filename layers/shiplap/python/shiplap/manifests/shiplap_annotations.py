@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from shiplap.kubernetes.labels import ROLLOUT, ROLLOUT_WITHIN, ROLLOUT_WORDS
+from shiplap.kubernetes.labels import MANAGED_COST, MANAGED_COST_WORDS, ROLLOUT, ROLLOUT_WITHIN, ROLLOUT_WORDS
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.decoding import Path, Problem
 from shiplap.manifests.times import go_seconds, seconds_or_never
@@ -113,6 +113,10 @@ def _rollout(value: str) -> str | None:
     return None if value in ROLLOUT_WORDS else f"{value!r} is none of {', '.join(ROLLOUT_WORDS)}"
 
 
+def _managed_cost(value: str) -> str | None:
+    return None if value in MANAGED_COST_WORDS else f"{value!r} is none of {', '.join(MANAGED_COST_WORDS)}"
+
+
 def _duration(value: str) -> str | None:
     try:
         lasts_s = go_seconds(value)
@@ -147,6 +151,7 @@ _OF_NODE_POOL: dict[str, Callable[[str], str | None]] = {
     TERMINATE_FIRST: _duration_or_never,
     ROLLOUT: _rollout,
     ROLLOUT_WITHIN: _duration,
+    MANAGED_COST: _managed_cost,
     ZONE_BALANCE: _pods,
     ZONE_BALANCE_MAX_HOURLY: _price,
 }

@@ -49,6 +49,12 @@ POLICIES: tuple[PolicyEntry, ...] = (
         settings="gangs.gangs_settings:GangSettings",
     ),
     PolicyEntry(
+        "deletion_costs",
+        "deletion_costs.deletion_costs_policy:DeletionCostPolicy",
+        plans="",
+        settings="deletion_costs.deletion_costs_settings:DeletionCostSettings",
+    ),
+    PolicyEntry(
         "rollouts",
         "rollouts_policy:RolloutPolicy",
         plans="",

@@ -271,6 +271,13 @@ class ClusterApi(Protocol):
         """
         ...
 
+    def annotate_pod(self, pod: Pod, annotations: Mapping[str, str | None]) -> None:
+        """Merge annotations into those of a pod; None removes one.
+
+        Raises ObjectNotFound; ObjectConflict when the pod has changed since it was read, or was recreated.
+        """
+        ...
+
     def named_objects(self, kind: CustomKind, names: Collection[tuple[str, str]] | None) -> NamedObjects:
         """List objects of a kind and keep those of these namespaces and names; none where the kind is not defined.
 

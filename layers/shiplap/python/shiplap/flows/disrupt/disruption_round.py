@@ -330,6 +330,7 @@ class _Round:
         receiving = {place.name for proposal in ready for place in proposal.placements} if begun else set()
         histories = with_moves(with_drift(histories, decision.drifted, now), receiving, now)
         self._memory.save(self._settings.name, replace(remembered, histories=histories, proposed=waiting, told=told))
+        self._policies.decided(decision, snapshot)
         return decision, begun, len(waiting)
 
     def _begin(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from shiplap.disruption.commands import OF_POLICIES, Decision, DisruptionProposal, Reason
-from shiplap.disruption.disruption_snapshot import DisruptionInput
+from shiplap.disruption.disruption_snapshot import DisruptionInput, DisruptionSnapshot
 from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import FunctionInstall
 from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy, SweptFacts
@@ -111,6 +111,11 @@ class ActivePolicies:
     def tell(self, decision: Decision, snapshot: Snapshot, told: Sequence[str]) -> tuple[str, ...]:
         """Tell what a decision would do; return the names of the nodes that have been told of."""
         return tuple(name for policy in self._policies for name in policy.tell(decision, snapshot, told))
+
+    def decided(self, decision: Decision, snapshot: DisruptionSnapshot) -> None:
+        """Act on what was decided, once the commands that are ready have begun."""
+        for policy in self._policies:
+            policy.decided(decision, snapshot)
 
     def objection(self, reason: Reason, claim: NodeClaim, pods: Sequence[Pod], *, has_begun: bool = False) -> str:
         """Return why a node that is removed by a reason of a policy stays after all, or nothing.

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from shiplap.disruption.commands import Decision, DisruptionProposal, Reason
-from shiplap.disruption.disruption_snapshot import DisruptionInput
+from shiplap.disruption.disruption_snapshot import DisruptionInput, DisruptionSnapshot
 from shiplap.flows.context import FlowContext, TypesFor
 from shiplap.flows.function_install import FunctionInstall
 from shiplap.flows.optional.optional_calls import OptionalPart
@@ -137,6 +137,9 @@ class Policy:
     def tell(self, decision: Decision, snapshot: Snapshot, told: Sequence[str]) -> tuple[str, ...]:
         """Tell what a decision would do; return the names of the nodes that have been told of, `told` before."""
         return ()
+
+    def decided(self, decision: Decision, snapshot: DisruptionSnapshot) -> None:
+        """Act on what was decided, once the commands that are ready have begun."""
 
     def objection(self, claim: NodeClaim, pods: Sequence[Pod], *, has_begun: bool = False) -> str:
         """Return why a node that the policy removes stays, or nothing; with `has_begun` its pods leave already."""

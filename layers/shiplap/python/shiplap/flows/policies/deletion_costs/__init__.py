@@ -1,0 +1,1 @@
+"""Deletion costs within flows."""
