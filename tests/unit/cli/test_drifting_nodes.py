@@ -20,7 +20,7 @@ NODE_CLASS = "spec.template.spec.nodeClassRef.name"
 REQUIREMENTS = "spec.template.spec.requirements"
 
 
-def node(name: str, pool: str = NAME, kind: str = "small", **annotations: str) -> dict[str, Any]:
+def of_pool(name: str, pool: str = NAME, kind: str = "small", **annotations: str) -> dict[str, Any]:
     marks = {
         "karpenter.sh/nodepool": pool,
         "karpenter.sh/capacity-type": "on-demand",
@@ -36,7 +36,7 @@ class Compared:
 
     def __init__(self, shiplap: Shiplap, folder: Path) -> None:
         self.shiplap, self.folder = shiplap, folder
-        self.nodes = [node("a"), node("b", kind="large"), node("c", "other"), node_object("managed")]
+        self.nodes = [of_pool("a"), of_pool("b", kind="large"), of_pool("c", "other"), node_object("managed")]
 
     def arguments(self, old: list[Any], new: list[Any]) -> list[str]:
         files = {"state": listed(*self.nodes), "catalog": json.dumps(CATALOG), "old": listed(*old), "new": listed(*new)}
@@ -81,13 +81,13 @@ def test_each_reason_is_told_by_itself(compared: Compared) -> None:
 
 def test_nodes_that_have_drifted_already_are_not_counted_again(compared: Compared) -> None:
     written = {POOL_HASH: "0" * 16, POOL_HASH_VERSION: HASH_VERSION}
-    compared.nodes[0] = node("a", **written)
+    compared.nodes[0] = of_pool("a", **written)
     new = changed(POOL, "spec.template.metadata", {"labels": {"team": "web"}})
     assert [nodes for _, nodes, _ in compared([POOL, OTHER], [new, OTHER])] == [["b"]]
 
 
 def test_hashes_of_karpenter_are_not_compared_with_ours(compared: Compared) -> None:
-    compared.nodes[0] = node("a", **{POOL_HASH: "123", POOL_HASH_VERSION: "v3"})
+    compared.nodes[0] = of_pool("a", **{POOL_HASH: "123", POOL_HASH_VERSION: "v3"})
     new = changed(POOL, "spec.template.metadata", {"labels": {"team": "web"}})
     assert compared([POOL], [POOL]) == []
     assert [nodes for _, nodes, _ in compared([POOL], [new])] == [["a", "b"]]
