@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import urllib3
 
+from shiplap_lab.api_server.api_resources import Resource
 from tests.crds.schemas import FILES, WRITTEN_BY_US, crd_of
 from tests.e2e.control_plane import ADMINISTRATOR, ControlPlane
 
@@ -31,6 +32,26 @@ class Answer(NamedTuple):
     causes: tuple[tuple[str, str], ...]
 
 
+def definition_of(resource: Resource) -> Object:
+    """Return a CRD that takes any fields, for kinds whose definition comes with other software."""
+    names = {"kind": resource.kind, "plural": resource.plural, "singular": resource.kind.lower()}
+    served = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        "subresources": {"status": {}} if resource.has_status else {},
+    }
+    scope = "Namespaced" if resource.namespaced else "Cluster"
+    meta = {
+        "name": f"{resource.plural}.{resource.group}",
+        # The API server demands a review of CRDs in groups of Kubernetes.
+        "annotations": {"api-approved.kubernetes.io": "unapproved, a test's"},
+    }
+    spec = {"group": resource.group, "names": names, "scope": scope, "versions": [served]}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
+
+
 class DryRuns:
     """Upstream's CRDs installed on a control plane. Unknown fields are errors, as `kubectl apply` asks for it."""
 
@@ -43,7 +64,7 @@ class DryRuns:
 
     def __enter__(self) -> DryRuns:
         for kind in (*FILES, *WRITTEN_BY_US):
-            self._install(crd_of(kind))
+            self.install(crd_of(kind))
         return self
 
     def __exit__(
@@ -73,7 +94,8 @@ class DryRuns:
         changed = manifest | {"metadata": {**manifest["metadata"], "resourceVersion": version}}
         return self._ask("PUT", path, changed)
 
-    def _install(self, crd: Object) -> None:
+    def install(self, crd: Object) -> None:
+        """Install a CRD; it is served on return."""
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         answer = self._ask("POST", path, crd, dry_run=False)
         assert answer.accepted, answer.causes

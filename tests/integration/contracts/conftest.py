@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from shiplap.aws.dynamodb.tables import STATE
+from shiplap_lab.api_server.api_resources import RESOURCES
 from tests.dynamodb_local.server import DynamoDbLocal, DynamoDbMissing
 from tests.e2e import programs
 from tests.e2e.api import RealApi, api_of
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.dry_runs import DryRuns
+from tests.e2e.dry_runs import DryRuns, definition_of
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -36,7 +37,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         api.make_default_account("default")
         for document in (item for path in RBAC for item in yaml.safe_load_all(path.read_text())):
             api.apply(document)
-        with DryRuns(running):  # installs upstream's CRDs
+        with DryRuns(running) as definitions:  # upstream's CRDs
+            definitions.install(definition_of(RESOURCES["provisioningrequests"]))
             yield running
 
 
