@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from shiplap_cdk.policy_document import documents
 from shiplap_cdk.shipped_files import shipped
 from tests.commands import Shiplap
 from tests.helm_program import helm
@@ -72,3 +73,21 @@ def test_each_cluster_of_the_settings_gets_values_that_helm_takes(shiplap: Shipl
     done = helm("template", "mine", "chart", values=text, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "resourceNames:\n  - lease\n" in done.stdout
+
+
+def test_features_that_are_on_have_their_permissions(shiplap: Shiplap) -> None:
+    """All features that need an RBAC manifest are on in one cluster of two."""
+    needs = {name: document.rbac for name, document in documents() if document.rbac}
+    assert needs
+    keys = {
+        name: "".join(part.capitalize() if at else part for at, part in enumerate(name.split("_"))) for name in needs
+    }
+    on = ", ".join(f"{key}: {{mode: annotated}}" for key in keys.values())
+    clusters = f"  - {{name: moved, manifests: pools.yaml, {on}}}\n  - {{name: still, manifests: pools.yaml}}\n"
+    Path("shiplap.yaml").write_text(f"region: eu-west-1\nclusters:\n{clusters}")
+    Path("pools.yaml").write_text(POOL)
+    shiplap.json("install", "chart", "--to", "chart")
+    values = {name: yaml.safe_load(Path(f"chart/values-{name}.yaml").read_text()) for name in ("moved", "still")}
+    assert values["moved"]["features"] == dict.fromkeys(keys.values(), True)
+    assert values["still"] == {"manifests": "files"}
+    assert yaml.safe_load(Path("chart/values.yaml").read_text())["features"].keys() >= set(keys.values())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
 from shiplap_cdk.install_document import ServedCluster, read
+from shiplap_cdk.policy_document import documents
 from shiplap_cdk.shipped_files import shipped
 from shiplap_cli.commands.validate.judged_settings import SETTINGS
 from shiplap_cli.output import Format, Output, Printed, counted, emit, yaml_text
@@ -72,11 +73,19 @@ def _values(cluster: str) -> str:
     return f"values-{cluster}.yaml"
 
 
-def _values_of(cluster: ServedCluster) -> dict[str, str]:
+def _values_of(cluster: ServedCluster) -> dict[str, Any]:
     """The values by which the chart fits a cluster."""
-    if not cluster.document.reads_cluster:
-        return {"manifests": "files"}
-    return {"manifests": "cluster", "karpenterLease": cluster.document.karpenter_lease}
+    on = cluster.settings.policies_on
+    features = {_camel(name): True for name, document in documents() if document.rbac and name in on}
+    values: dict[str, Any] = {"manifests": "files"}
+    if cluster.document.reads_cluster:
+        values = {"manifests": "cluster", "karpenterLease": cluster.document.karpenter_lease}
+    return values | ({"features": features} if features else {})
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
 
 
 def _view(document: ChartDocument, to: Path) -> Text:
