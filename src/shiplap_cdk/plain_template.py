@@ -17,7 +17,7 @@ from aws_cdk import DefaultStackSynthesizer
 
 from shiplap_cdk.install_document import InstallConfig
 from shiplap_cdk.region_differences import left_out
-from shiplap_cdk.shipped_files import shipped
+from shiplap_cdk.shipped_files import rbac_manifests
 from shiplap_cdk.synthesis import synthesise
 
 # Zip knows no earlier date.
@@ -66,15 +66,9 @@ def write_template(install: InstallConfig, folder: Path, bucket: str = "") -> Wr
         template = folder / "template.json"
         shutil.copyfile(assembly / f"{stack}.template.json", template)
         assets = _write_assets(listed, folder / "assets", without=f"{stack}.template.json")
-    rbac = tuple(Path(shutil.copyfile(path, folder / path.name)) for path in _rbac_manifests())
+    rbac = tuple(Path(shutil.copyfile(path, folder / path.name)) for path in rbac_manifests())
     remarks = tuple(line for _, line in left_out(document.region))
     return WrittenTemplate(stack, bucket, template, assets, rbac, remarks)
-
-
-def _rbac_manifests() -> list[Path]:
-    """Return the RBAC manifests that are shipped, and the kustomization of them."""
-    docs = shipped("docs/kustomization.yaml").parent
-    return sorted(path for pattern in ("kustomization.yaml", "rbac*.yaml") for path in docs.glob(pattern))
 
 
 def _write_assets(listed: Path, folder: Path, *, without: str) -> tuple[Path, ...]:

@@ -31,3 +31,9 @@ def work_folder(name: str) -> Path:
     if not is_installed():
         return CHECKOUT / "build" / name
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shiplap" / name
+
+
+def rbac_manifests() -> list[Path]:
+    """Return the RBAC manifests that are shipped, and the kustomization of them."""
+    docs = shipped("docs/kustomization.yaml").parent
+    return sorted(path for pattern in ("kustomization.yaml", "rbac*.yaml") for path in docs.glob(pattern))

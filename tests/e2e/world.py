@@ -35,12 +35,11 @@ from tests.e2e.dry_runs import DryRuns
 from tests.e2e.joiner import Joiner
 from tests.e2e.judging import JudgedCluster, pools_in
 from tests.event_source import EventSourcePoller, take_over_mapping
+from tests.integration.contracts.cluster_objects import RBAC
 
 REGION = "us-east-1"
 ZONES = (f"{REGION}a", f"{REGION}b", f"{REGION}c")
 CLUSTER = "real"
-_DOCS = Path(__file__).parents[2] / "docs"
-RBAC = tuple(sorted(_DOCS.glob("rbac*.yaml")))
 _MIB = 2**20
 _AT_ONCE = 2
 """Invocations of a function at once: a machine with two processors gains nothing by more, and each starts cold."""

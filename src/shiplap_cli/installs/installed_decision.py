@@ -216,5 +216,5 @@ def _expected(view: ClusterView, held: HeldBackPods) -> Iterator[Unschedulable]:
     """Pods that are held back without a reason to wait: a node of theirs is there, or is to come."""
     seen = {pod.key for pod in held.view.pods} | {entry.pod.key for entry in held.unschedulable}
     for pod in sorted((pod for pod in view.pods if pod.key not in seen), key=lambda item: item.key):
-        reference = PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
-        yield Unschedulable(reference, "a node that was launched for it is there or on its way: it waits for that one")
+        message = "a node that was launched for it is there or on its way: it waits for that one"
+        yield Unschedulable(PodReference.of(pod), message)

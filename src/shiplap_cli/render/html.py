@@ -37,7 +37,7 @@ from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedCla
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.supply.limits import NODES
-from shiplap_cli.money import Money, dollars, monthly, per_hour_and_month
+from shiplap_cli.money import Money, dollars, per_hour_and_month
 from shiplap_cli.output import grouped, summary
 from shiplap_cli.render.page import page
 from shiplap_cli.render.totals import LeftOut, NodeTotal, PlanDifference
@@ -323,7 +323,7 @@ def _drift(compared: PlanDifference) -> str:
     """The nodes that drift by the new manifests, and why."""
     if not compared.drifting:
         return ""
-    rows = [(entry.reason, summary(entry.nodes), monthly(entry.price)) for entry in compared.drifting]
+    rows = [entry.row for entry in compared.drifting]
     head = markup.counted(compared.drifting_nodes, "node")
     return f"<h2>{head} would drift and be replaced</h2>{markup.table(('why', 'nodes', 'a month'), rows, numbers=(2,))}"
 

@@ -61,8 +61,7 @@ def difference_markdown(compared: PlanDifference, caveats: Iterable[str] = ()) -
         lines += ["", f"{counted(compared.moved, 'pod')} would get a node of another NodePool."]
     if compared.drifting:
         lines += ["", f"**{counted(compared.drifting_nodes, 'node')} would drift and be replaced**", ""]
-        drifting = [(entry.reason, summary(entry.nodes), monthly(entry.price)) for entry in compared.drifting]
-        lines += _table(("why", "nodes", "a month"), drifting)
+        lines += _table(("why", "nodes", "a month"), [entry.row for entry in compared.drifting])
     notes = list(caveats)
     if old.estimated or new.estimated or old.totals.then.estimated or new.totals.then.estimated:
         notes.append("~ marks estimated prices.")

@@ -12,8 +12,8 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, PodStatus, goes_with_node
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap_cli.money import Money, dollars
-from shiplap_cli.output import Printed, counted
+from shiplap_cli.money import Money, dollars, monthly
+from shiplap_cli.output import Printed, counted, summary
 
 
 class NodeTotal(Printed, frozen=True):
@@ -138,6 +138,11 @@ class DriftingNodes(Printed, frozen=True):
     def price(self) -> Price:
         """The sum of the prices that are known, marked if it is an estimate."""
         return Price(self.hourly, self.estimated)
+
+    @property
+    def row(self) -> tuple[str, str, str]:
+        """Reason, nodes and dollars a month, as pages show them."""
+        return self.reason, summary(self.nodes), monthly(self.price)
 
 
 class PlanDifference(Printed, frozen=True):

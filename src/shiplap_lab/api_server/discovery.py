@@ -6,10 +6,10 @@ from typing import Any
 
 from shiplap_lab.api_server.api_resources import RESOURCES, Resource
 from shiplap_lab.api_server.scale_subresource import SCALED
+from shiplap_lab.api_server.stored_workloads import WORKLOADS
 
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
-_WORKLOADS = {"deployments", "replicasets", "replicationcontrollers", "daemonsets", "statefulsets", "jobs", "cronjobs"}
-_ALL = frozenset({"pods", "services", *_WORKLOADS})
+_ALL = frozenset({"pods", "services", *WORKLOADS})
 """The resources that `kubectl get all` shows."""
 _SHORT_NAMES = {
     "configmaps": ["cm"],

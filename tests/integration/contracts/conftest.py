@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +15,8 @@ from tests.e2e import programs
 from tests.e2e.api import RealApi, api_of
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.dry_runs import DryRuns, definition_of
+from tests.integration.contracts.cluster_objects import RBAC
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
-
-DOCS = Path(__file__).parents[3] / "docs"
-RBAC = tuple(sorted(DOCS.glob("rbac*.yaml")))
 
 CONTROLLERS = ("disruption-controller",)
 """Nothing but what counts for PodDisruptionBudgets: no controller may meddle with what a test has arranged."""

@@ -14,7 +14,7 @@ from shiplap.manifests.files.documents import SUFFIXES, read_documents
 from shiplap_cdk.install_document import MISSING_MANIFESTS, inspect_install
 from shiplap_cdk.install_keys import LIVE
 from shiplap_cdk.install_schema import SCHEMA_FILE, SCHEMA_LINE, schema_text
-from shiplap_cdk.shipped_files import is_installed, shipped
+from shiplap_cdk.shipped_files import is_installed, rbac_manifests
 from shiplap_cli.commands.init.install_files import (
     NEXT,
     SETTINGS,
@@ -164,13 +164,6 @@ def _examples(folder: Path, choices: Choices) -> dict[str, InstallFile]:
 
 
 _UNASKED = "AWS was not asked: give --beside where another autoscaler launches nodes for this cluster"
-_DEPLOYMENT = (
-    "docs/kustomization.yaml",
-    "docs/rbac-cluster-manifests.yaml",
-    "docs/rbac-deletion-costs.yaml",
-    "docs/rbac-rollouts.yaml",
-    "docs/rbac.yaml",
-)
 _APP = """{
   "app": "python -m shiplap_cdk",
   "versionReporting": false,
@@ -189,7 +182,7 @@ def _write_beside(folder: Path) -> list[str]:
 
 
 def _write_deployment(folder: Path) -> list[str]:
-    texts = {"cdk.json": _APP} | {name: shipped(name).read_text() for name in _DEPLOYMENT}
+    texts = {"cdk.json": _APP} | {f"docs/{path.name}": path.read_text() for path in rbac_manifests()}
     missing = [name for name in sorted(texts) if not (folder / name).exists()]
     for name in missing:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from shiplap.errors import ConditionFailed
 from shiplap.kubernetes.names import namespaced_name
-from shiplap.kubernetes.objects import Taint
+from shiplap.kubernetes.objects import Pod, Taint
 from shiplap.manifests.custom_resources import RequirementSpec
 
 
@@ -88,6 +88,11 @@ class PodReference(msgspec.Struct, frozen=True, order=True):
     namespace: str
     name: str
     uid: str = ""
+
+    @classmethod
+    def of(cls, pod: Pod) -> PodReference:
+        """Return a pod as plans refer to it."""
+        return cls(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
 
     @property
     def key(self) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -109,12 +109,8 @@ def _duration_or_never(value: str) -> str | None:
     return None
 
 
-def _rollout(value: str) -> str | None:
-    return None if value in ROLLOUT_WORDS else f"{value!r} is none of {', '.join(ROLLOUT_WORDS)}"
-
-
-def _managed_cost(value: str) -> str | None:
-    return None if value in MANAGED_COST_WORDS else f"{value!r} is none of {', '.join(MANAGED_COST_WORDS)}"
+def _one_of(words: Sequence[str]) -> Callable[[str], str | None]:
+    return lambda value: None if value in words else f"{value!r} is none of {', '.join(words)}"
 
 
 def _duration(value: str) -> str | None:
@@ -149,9 +145,9 @@ _OF_NODE_POOL: dict[str, Callable[[str], str | None]] = {
     MOVE_COST: _cost,
     SLEEP: lambda _: None,
     TERMINATE_FIRST: _duration_or_never,
-    ROLLOUT: _rollout,
+    ROLLOUT: _one_of(ROLLOUT_WORDS),
     ROLLOUT_WITHIN: _duration,
-    MANAGED_COST: _managed_cost,
+    MANAGED_COST: _one_of(MANAGED_COST_WORDS),
     ZONE_BALANCE: _pods,
     ZONE_BALANCE_MAX_HOURLY: _price,
 }

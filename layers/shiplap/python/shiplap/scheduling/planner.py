@@ -41,7 +41,7 @@ from shiplap.scheduling.model.scheduling_plan import (
 from shiplap.scheduling.model.snapshot import ClusterView, PlanStage, PolicyInput, Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot, compile_snapshot
 from shiplap.scheduling.packing.pack import Packing
-from shiplap.scheduling.packing.planned_claims import ClaimWriter, pod_reference
+from shiplap.scheduling.packing.planned_claims import ClaimWriter
 from shiplap.scheduling.packing.strategies import Batch, best_packing
 from shiplap.scheduling.topology.late_domains import joined
 
@@ -222,7 +222,7 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
         else:
             message = shortened(explainer.truncated(claim, snapshot.settings.max_instance_types))
             unschedulable += [
-                Unschedulable(pod_reference(pod), message)
+                Unschedulable(PodReference.of(pod), message)
                 for pod_class, pods in claim.pods
                 for pod in pods
                 if pod_class.index not in virtual
@@ -230,17 +230,17 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
     if compiled.static is not None:
         written_for_pools = writer.write(compiled.static.claims, compiled.static.used)
         planned += [replace(claim, reasons=("static pool",)) for claim in written_for_pools if claim is not None]
-    ignored = [Unschedulable(pod_reference(pod), shortened(reason)) for pod, reason in compiled.pods.ignored]
+    ignored = [Unschedulable(PodReference.of(pod), shortened(reason)) for pod, reason in compiled.pods.ignored]
     for pod_class in compiled.classes:
         if pod_class.keeps_off:
             reason = "asks to stay off provisioned nodes"
-            ignored += [Unschedulable(pod_reference(pod), reason) for pod in pod_class.members]
+            ignored += [Unschedulable(PodReference.of(pod), reason) for pod in pod_class.members]
             continue
         left = pod_class.members if pod_class.problem else packing.unplaced.get(pod_class.index, ())
         if left:
             message, nearest = explainer.unschedulable(pod_class)
             message = shortened(message)
-            unschedulable += [Unschedulable(pod_reference(pod), message, nearest) for pod in left]
+            unschedulable += [Unschedulable(PodReference.of(pod), message, nearest) for pod in left]
     planned.sort(key=lambda claim: claim.name)
     for policy in snapshot.policies:
         planned = list(policy.marked(planned, snapshot))
@@ -248,7 +248,7 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
     return Plan(
         node_claims=tuple(planned),
         existing_nodes=tuple(
-            Placement(node.name, tuple(sorted(map(pod_reference, real))))
+            Placement(node.name, tuple(sorted(map(PodReference.of, real))))
             for node, pods in sorted(
                 zip(packing.nodes.all, packing.nodes.placed, strict=True), key=lambda pair: pair[0].name
             )

@@ -429,7 +429,7 @@ def _without(
     aside = [pod for pod in view.pods if pod.metadata.uid in out]
     unschedulable = tuple(
         Unschedulable(
-            PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid),
+            PodReference.of(pod),
             reasons[pod.metadata.uid],
         )
         for pod in sorted(aside, key=lambda item: item.key)

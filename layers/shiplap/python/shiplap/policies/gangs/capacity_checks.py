@@ -82,7 +82,7 @@ def _sorted(snapshot: Snapshot, known: KnownGangs) -> _Sorted:
             planned.append(pod)
         else:
             why = f"it consumes ProvisioningRequest {state.namespace}/{state.name}, {state.holds}"
-            (hopeless if state.is_over else held).append(Unschedulable(_reference(pod), shortened(why)))
+            (hopeless if state.is_over else held).append(Unschedulable(PodReference.of(pod), shortened(why)))
     in_turn = [tuple(pods) for _, pods in sorted(checks.items(), key=lambda item: item[0])]
     return _Sorted(tuple(planned), in_turn, held, hopeless)
 
@@ -123,13 +123,13 @@ def _checked(snapshot: Snapshot, plan: Plan, found: _Sorted) -> Plan:
         homes = {pod.key: place.name for place in answer.existing_nodes for pod in place.pods if pod.key in mine}
         if len(homes) == len(pods):
             for pod in pods:
-                placements.setdefault(homes[pod.key], []).append(_reference(pod))
+                placements.setdefault(homes[pod.key], []).append(PodReference.of(pod))
                 bound.append(replace(pod, spec=replace(pod.spec, node_name=homes[pod.key])))
             continue
         cause = next((entry for entry in (*answer.unschedulable, *answer.ignored) if entry.pod.key in mine), None)
         told = f": {cause.message.removeprefix(_NOTHING_LAUNCHED)}" if cause is not None else ""
         why = shortened(f"{len(homes)} of {len(pods)} pods have room on nodes that exist{told}")
-        refused += (Unschedulable(_reference(pod), why) for pod in pods)
+        refused += (Unschedulable(PodReference.of(pod), why) for pod in pods)
     return replace(
         plan,
         existing_nodes=_merged(plan.existing_nodes, placements),
@@ -155,7 +155,3 @@ def _merged(before: Sequence[Placement], more: Mapping[str, Sequence[PodReferenc
     known = {place.name: place.pods for place in before}
     names = sorted({*known, *more})
     return tuple(Placement(name, tuple(sorted((*known.get(name, ()), *more.get(name, ()))))) for name in names)
-
-
-def _reference(pod: Pod) -> PodReference:
-    return PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)

@@ -130,11 +130,6 @@ class ProvisioningRequest(ApiObject, frozen=True):
         return self.holds(PROVISIONED) and not self.is_over
 
     @property
-    def is_waiting(self) -> bool:
-        """True if its capacity has yet to be found."""
-        return not self.is_over and not self.holds(PROVISIONED)
-
-    @property
     def created_at(self) -> float:
         """When it was created, epoch seconds; 0 where that is not known, as of a file."""
         return _moment(self.metadata.creation_timestamp)

@@ -22,7 +22,6 @@ from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.scheduling_plan import BufferState
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.planned_claims import pod_reference
 
 _Templates = Mapping[tuple[str, str], dict[str, object]]
 _Scalables = Mapping[tuple[str, str, str], Scalable]
@@ -141,7 +140,7 @@ def states_of(
     for buffer in buffers:
         nodes = Counter(home[id(pod)] for pod in buffer.pods if id(pod) in home)
         existing = nodes.total()
-        new = sum(planned[pod_reference(pod)] for pod in buffer.pods)
+        new = sum(planned[PodReference.of(pod)] for pod in buffer.pods)
         missing = len(buffer.pods) - existing - new
         reason = buffer.problem or next((problems[id(pod)] for pod in buffer.pods if id(pod) in problems), "")
         if missing and not reason:

@@ -44,11 +44,6 @@ class TypeList(msgspec.Struct, frozen=True):
     estimated: tuple[str, ...]
 
 
-def pod_reference(pod: Pod) -> PodReference:
-    """A pod as plans refer to it."""
-    return PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
-
-
 def plan_of(planned: PlannedClaim) -> ClaimPlan:
     """Return the part of a planned claim that outlives the decision."""
     kept = {name: getattr(planned, name) for name in _OUTLIVES}
