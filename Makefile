@@ -9,6 +9,8 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
+# The largest module of aws-cdk-lib takes uv's limit of 60 seconds where other work leaves a tenth of a core.
+export UV_COMPILE_BYTECODE_TIMEOUT := 900
 # Node.js may come from the venv.
 export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
