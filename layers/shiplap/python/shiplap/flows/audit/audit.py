@@ -252,7 +252,7 @@ def _pod_written(record: _Record, rules: Sequence[ClaimRule]) -> PodReference | 
     pod = _pod.decode(record.response_object)
     if not is_unschedulable(pod) or not is_claimed(pod, rules):
         return None
-    return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+    return PodReference.of(pod)
 
 
 def _of_truncated(logged: _Line, error: Exception) -> UnscheduledPod | None:

@@ -49,7 +49,6 @@ from shiplap.garbage_collection import garbage_collection_paused
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.instances.readiness.joins import JoinHistory, timeouts
 from shiplap.kubernetes.names import has_no_object
-from shiplap.kubernetes.objects import Pod
 from shiplap.manifests import shiplap_annotations
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
@@ -438,7 +437,7 @@ class _Run:
             return self._end_what_was_begun(inputs)
         if self._manifest_state.suspended:
             reason = f"nothing is launched now: {self._manifest_state.suspended}"
-            self._unschedulable = tuple(Unschedulable(_reference(pod), reason) for pod in inputs.view.unbound)
+            self._unschedulable = tuple(Unschedulable(PodReference.of(pod), reason) for pod in inputs.view.unbound)
             if self._manifest_state.suspended != NO_NODE_POOL:
                 return True
             self._held_back = self._unschedulable
@@ -467,7 +466,7 @@ class _Run:
         """Launches are frozen: adopt instances that were launched before, and launch nothing."""
         self._context.meter.count("InvocationsPaused")
         reason = f"nothing is launched now: {FROZEN}"
-        self._unschedulable = tuple(Unschedulable(_reference(pod), reason) for pod in inputs.view.unbound)
+        self._unschedulable = tuple(Unschedulable(PodReference.of(pod), reason) for pod in inputs.view.unbound)
         orphaned = self._orphaned(inputs)
         if orphaned:
             self._supply.add({claims[0].plan.node_class for claims in orphaned})
@@ -698,10 +697,6 @@ def _logged(report: ScheduleReport) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(report)
     del fields["buffers"]
     return fields
-
-
-def _reference(pod: Pod) -> PodReference:
-    return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
 def _strategies(pools: Sequence[NodePool]) -> dict[str, str]:

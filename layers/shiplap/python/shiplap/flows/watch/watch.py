@@ -227,7 +227,7 @@ def hints_of(cluster: str, batch: ChangeBatch, now: float) -> list[BusEvent]:
     """One event for all pods of a batch, one for all manifests, and one for every node that joined or became ready."""
     hints = []
     if batch.pods:
-        pods = [PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid) for pod in batch.pods]
+        pods = [PodReference.of(pod) for pod in batch.pods]
         newest = max(batch.pods, key=lambda pod: (len(_version(pod)), _version(pod)))
         event_id = f"{cluster}/pods/{_version(newest)}"
         hints.append(claim_events.pods_pending(cluster, pods, UNSCHEDULABLE, now, event_id=event_id, source="watch"))

@@ -39,9 +39,7 @@ def awake_part(snapshot: Snapshot, state: SleepState) -> tuple[Snapshot, AsleepP
         if (not pod.spec.node_name or pod.spec.node_name in gone) and (reason := sleepers.reason(pod))
     }
     waiting = tuple(
-        Unschedulable(
-            PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid), f"{SLEEPS}{reasons[id(pod)]}"
-        )
+        Unschedulable(PodReference.of(pod), f"{SLEEPS}{reasons[id(pod)]}")
         for pod in view.unbound
         if id(pod) in reasons and not pod.metadata.deletion_timestamp and not pod.status.nominated_node_name
     )
