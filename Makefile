@@ -78,7 +78,7 @@ test: setup ## What finds what breaks, in minutes; of some folders alone: TESTS=
 test-all: setup ## All tests, with deeper draws: what CI runs
 	@SHIPLAP_TESTS=all $(BIN)/pytest -n auto --dist worksteal $(TESTS)
 
-deletable: setup ## Each policy can be deleted: types, layers and all other tests without its files; three minutes each
+deletable: setup ## Each policy can be deleted: types, layers and all other tests of trees without their files
 	@$(BIN)/pytest -v tests/deletability
 
 # A minor version of tests/e2e/versions; empty means the newest.

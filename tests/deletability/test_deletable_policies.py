@@ -1,7 +1,8 @@
 """Each policy can be deleted: without its files and its line in the registry, all else still works.
 
 Its files are found by their names (`without_policy.belongs`), so that a file elsewhere that needs the policy is found
-here. What compares the whole product with pages, goldens or a checkout is left out, and nothing else.
+here. A tree lacks several policies at once (`without_policy.left_out_together`). What compares the whole product with
+pages, goldens or a checkout is left out, and nothing else.
 """
 
 from __future__ import annotations
@@ -11,12 +12,19 @@ from pathlib import Path
 import pytest
 
 from shiplap.policies.registry import POLICIES
-from tests.deletability.without_policy import belongs, run_in, tree_without, without_entry, without_modules
+from tests.deletability.without_policy import (
+    belongs,
+    left_out_together,
+    run_in,
+    tree_without,
+    without_entry,
+    without_modules,
+)
 
 HELD: dict[str, str] = {}
 """The policies that cannot be deleted yet, each with the reason."""
 
-DELETABLE = tuple(entry.name for entry in POLICIES if entry.name not in HELD)
+LEFT_OUT = left_out_together([entry.name for entry in POLICIES if entry.name not in HELD])
 
 WHOLE = (
     "tests/unit/cli/test_documentation.py",  # pages link to the policy's page and name its files
@@ -45,10 +53,10 @@ def test_only_policies_are_held() -> None:
     assert HELD.keys() <= {entry.name for entry in POLICIES}
 
 
-@pytest.fixture(scope="module", params=DELETABLE)
+@pytest.fixture(scope="module", params=LEFT_OUT, ids=" ".join)
 def tree(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the source tree without a policy."""
-    return tree_without(request.param, tmp_path_factory.mktemp(request.param))
+    """Return the source tree without policies."""
+    return tree_without(request.param, tmp_path_factory.mktemp("tree"))
 
 
 @pytest.mark.thorough
@@ -72,6 +80,20 @@ def test_other_tests_pass(tree: Path) -> None:
     left_out = [f"--deselect={name}" for name in WHOLE]
     chosen = ("-m", "not e2e and not thorough and not fuzz", "tests/unit", "tests/conformance", "tests/formats")
     run_in(tree, *_PYTEST, *left_out, *chosen, limit_s=_TESTS_S)
+
+
+@pytest.mark.parametrize("number", range(1, 30))
+def test_each_policy_is_missed_beside_each_other_one(number: int) -> None:
+    policies = [f"policy-{place:02}" for place in range(number)]
+    trees = left_out_together(policies)
+    for missed in policies:
+        assert any(missed in tree for tree in trees)
+        for other in policies:
+            assert other == missed or any(missed in tree and other not in tree for tree in trees)
+
+
+def test_seven_policies_need_five_trees() -> None:
+    assert len(left_out_together("abcdefg")) == 5
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A copy of the source tree without one policy: its files are found by their names, and its line in the registry."""
+"""Copies of the source tree without policies: their files are found by their names, and their lines in the registry."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import combinations, count
+from math import comb
 from pathlib import Path
 
 import pytest
+
+from tests.thoroughness import FEWEST
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,26 +36,40 @@ def belongs(path: Path, policy: str) -> bool:
     return any(name == policy or name.startswith(f"{policy}_") for name in names)
 
 
-def tree_without(policy: str, to: Path) -> Path:
-    """Copy the source tree into a folder, without the files of a policy and without its line in the registry."""
+def left_out_together(policies: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return the policies that each of few trees lacks: of any two policies one tree has the second without the first.
 
-    def of_policy(folder: str, names: Sequence[str]) -> set[str]:
-        return {name for name in names if name == "__pycache__" or belongs(Path(name), policy)}
+    So each policy is missed beside each other one, and five trees do for seven policies. Each policy is left out of
+    another half of the trees, of which none contains another (Sperner's theorem says how many there are).
+    """
+    trees = next(number for number in count(1) if comb(number, max(number // 2, 1)) >= len(policies))
+    lacking = dict(zip(policies, combinations(range(trees), max(trees // 2, 1)), strict=False))
+    return tuple(tuple(policy for policy in policies if tree in lacking[policy]) for tree in range(trees))
+
+
+def tree_without(policies: Sequence[str], to: Path) -> Path:
+    """Copy the source tree into a folder, without the files of policies and without their lines in the registry."""
+
+    def of_policies(folder: str, names: Sequence[str]) -> set[str]:
+        return {
+            name for name in names if name == "__pycache__" or any(belongs(Path(name), policy) for policy in policies)
+        }
 
     for entry in sorted(ROOT.iterdir()):
         if entry.is_file():
             shutil.copy2(entry, to / entry.name)
         elif not entry.name.startswith(".") and entry.name not in _MADE:
-            shutil.copytree(entry, to / entry.name, ignore=of_policy, symlinks=True)
+            shutil.copytree(entry, to / entry.name, ignore=of_policies, symlinks=True)
     for folder in _LINKED:
         if (ROOT / folder).exists():
             (to / folder).symlink_to(ROOT / folder)
     if (ROOT / ".mypy_cache").exists():  # types are then checked in seconds
         shutil.copytree(ROOT / ".mypy_cache", to / ".mypy_cache")
     registry = to / _REGISTRY
-    registry.write_text(without_entry(registry.read_text(), policy))
     contracts = to / "pyproject.toml"
-    contracts.write_text(without_modules(contracts.read_text(), policy))
+    for policy in policies:
+        registry.write_text(without_entry(registry.read_text(), policy))
+        contracts.write_text(without_modules(contracts.read_text(), policy))
     return to
 
 
@@ -81,13 +99,14 @@ def without_modules(contracts: str, policy: str) -> str:
 def run_in(tree: Path, *command: str, limit_s: float) -> None:
     """Run a program of the environment in a tree; the test fails with the end of its output if the program fails.
 
-    Tests draw as few examples as `make test` does: what a policy's files are needed for shows in any of them, and the
-    whole tree's tests draw all.
+    Properties draw the fewest examples: what a policy's files are needed for shows in any of them, and the whole
+    tree's tests draw all.
     """
     paths = (tree / "layers/shiplap/python", tree / "src", tree)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
     for name in [name for name in environment if name.startswith(("PYTEST_", "COV_", "SHIPLAP_TESTS"))]:
         del environment[name]
+    environment |= FEWEST
     done = subprocess.run(  # noqa: S603 - our own tools
         [Path(sys.executable).parent / command[0], *command[1:]],
         cwd=tree,
@@ -98,4 +117,4 @@ def run_in(tree: Path, *command: str, limit_s: float) -> None:
         check=False,
     )
     if done.returncode != 0:
-        pytest.fail(f"{command[0]} without the policy:\n{(done.stdout + done.stderr)[-6000:]}", pytrace=False)
+        pytest.fail(f"{command[0]} without the policies:\n{(done.stdout + done.stderr)[-6000:]}", pytrace=False)
