@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -42,10 +42,6 @@ class ApiField(msgspec.Struct, frozen=True):
     def is_inline(self) -> bool:
         """True if JSON writes the fields of the value in the place of this one."""
         return self.name.startswith("+")
-
-    @property
-    def is_struct(self) -> bool:
-        return self.kind not in _SCALARS
 
 
 @cache
@@ -166,9 +162,3 @@ def _scalar_problem(kind: str, value: Any, path: str) -> str:
 
 def _mismatch(value: Any, path: str, kind: str) -> str:
     return f"json: cannot unmarshal {_WORDS.get(type(value), 'value')} into Go struct field {path} of type {kind}"
-
-
-def yielded(found: Mistakes) -> Iterator[str]:
-    """The mistakes in words, types first."""
-    yield from found.wrong
-    yield from (f'unknown field "{path}"' for path in found.unknown)
