@@ -507,14 +507,22 @@ def byte_for_byte(before: Decided, after: Decided) -> str:
 def _more_supply(before: Decided, rng: Random) -> Snapshot | None:
     """Bring sold-out offerings back, remove limits, or add one more NodePool for all pods."""
     change = rng.choice([_nothing_sold_out, _without_limits, _one_more_pool])
-    if change is _nothing_sold_out and any(map(_spreads_over_supply, before.snapshot.view.pods)):
+    pods = before.snapshot.view.pods
+    if change is _nothing_sold_out and any(map(_spreads_over_supply, pods)):
         return None  # what comes back is a domain again: it holds down the others, whatever a limit leaves of it
+    if change is _one_more_pool and any(_spreads_over_supply(pod) and _requires_company(pod) for pod in pods):
+        return None  # its zones are domains, too: they hold down the one where the company is
     return change(before.snapshot)
 
 
 def _spreads_over_supply(pod: Pod) -> bool:
     """True if a required spread of a pod has domains that may be sold out."""
     return any(rule.topology_key != HOST for rule in spreads_of(pod))
+
+
+def _requires_company(pod: Pod) -> bool:
+    affinity = pod.spec.affinity
+    return affinity is not None and affinity.pod_affinity is not None and bool(affinity.pod_affinity.required)
 
 
 def _nothing_sold_out(snapshot: Snapshot) -> Snapshot:
@@ -581,16 +589,12 @@ LAWS = (
         "once a plan is carried out there is nothing more to do",
         _carried_out,
         _nothing_more_to_do,
-        KnownDefect("domains that a spread reckons with and that do not come", 77120033, 1763),
     ),
     Law("a record gives the same plan", _recorded, byte_for_byte),
     Law(
         "more supply leaves no more pods out",
         _more_supply,
         leaves_no_more_pods,
-        KnownDefect(
-            "a ceiling's room goes to a node for one important pod, which others would have shared", 31337, 199
-        ),
     ),
 )
 """Laws of the planner alone."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
@@ -488,6 +489,11 @@ def required(app: str) -> dict[str, Any]:
     return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
+def spread(app: str) -> dict[str, Any]:
+    about = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+    return {"topologySpreadConstraints": [about | {"labelSelector": {"matchLabels": {"app": app}}}]}
+
+
 def test_a_pod_does_not_follow_one_whose_node_a_ceiling_refuses() -> None:
     """kube-scheduler binds it nowhere without the other. Neighbours that follow nobody have their nodes."""
     first = pod("first", cpu="14", metadata={"labels": {"app": "first"}})
@@ -499,6 +505,25 @@ def test_a_pod_does_not_follow_one_whose_node_a_ceiling_refuses() -> None:
     reasons = {entry.pod.name: entry.message for entry in made.unschedulable}
     assert reasons["first"].startswith(CEILING_REACHED)
     assert "pod affinity" in reasons["follower"]
+
+
+@pytest.mark.parametrize("company", [required("first"), spread("first")], ids=["affinity", "spread"])
+def test_pods_that_count_an_important_one_know_the_zone_of_its_own_node(company: dict[str, Any]) -> None:
+    """One node for all of them is above the line, so the important pod gets a smaller one first, in any zone."""
+    both = (("on-demand", Z1), ("on-demand", Z2))
+    sizes = (("m.small", 0.6, "2"), ("m.large", 1.0, "4"), ("m.xlarge", 1.9, "8"))
+    types = [typed(name, price, cpu, offerings=both) for name, price, cpu in sizes]
+    first = pod("first", cpu="3", priority=CRITICAL_PRIORITY, metadata={"labels": {"app": "first"}})
+    followers = pods(2, "follower", cpu="1500m", spec=company)
+    spending = view(2.4, recovery_percent=25)
+    alone = decided(first, spending=spending, types=types)
+    assert [claim.labels.get(ZONE) for claim in alone.node_claims] == [None], "nobody follows: any zone will do"
+    made = decided(first, *followers, spending=spending, types=types)
+    assert "first" in served(made)
+    assert len(served(made)) == 2
+    of_first = next(claim for claim in made.node_claims if claim.pods[0].name == "first")
+    assert of_first.labels[ZONE] == of_first.launch.zone
+    assert all(entry.message.startswith(CEILING_REACHED) for entry in made.unschedulable)
 
 
 def test_a_spread_is_level_over_the_nodes_that_a_ceiling_lets_pass() -> None:

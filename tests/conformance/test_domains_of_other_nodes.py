@@ -95,6 +95,21 @@ def test_the_plan_stays_as_it_is_once_it_is_carried_out() -> None:
     assert placed(again) == placed(first) == 1
 
 
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_zone_that_no_node_comes_to_after_all_holds_nothing_down(number: int) -> None:
+    """Pods that would rather be apart get a node in another zone, until that zone keeps the others few."""
+    soft = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": WEB},
+    }
+    waiting = web(number, affinity="Ignore", selector={ZONE: Z3}, cpu="200m")
+    outcome = given(*waiting, pod("other", cpu="100m", spec={"topologySpreadConstraints": [soft]}), types=SMALL)
+    assert [claim.launch.zone for claim in outcome.claims] == [Z3]
+    assert placed(outcome) == number
+
+
 def test_pods_that_are_there_already_count_in_late_domains() -> None:
     """Zone 1 has a pod of the spread, on a node on its way out, and gets a node for another pod."""
     old = pod("old", node="gone", metadata={"labels": WEB})

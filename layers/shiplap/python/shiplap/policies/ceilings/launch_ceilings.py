@@ -6,11 +6,12 @@ claims that passed hold their pods meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.kubernetes.labels import ZONE
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.selectors import matches
 from shiplap.manifests.nodeclaim import PodReference
@@ -70,11 +71,16 @@ def _relies_on(left: Collection[str], told: Plan, pods: Sequence[Pod]) -> bool:
     too many to compare.
     """
     served = _served(told)
-    kinds = {_kind(pod): pod for pod in pods if pod.key in served and _is_topological(pod)}
+    kinds = _kinds(pods, served)
     missing = {_labels(pod): pod for pod in pods if pod.key in left}
     if len(kinds) * len(missing) > _MOST_COMPARED:
         return True
-    return any(_is_about(pod, other) for pod in kinds.values() for other in missing.values())
+    return any(_is_about(pod, other) for pod in kinds for other in missing.values())
+
+
+def _kinds(pods: Iterable[Pod], keys: Collection[str]) -> Collection[Pod]:
+    """One pod of each kind among those of these keys that require company or a spread."""
+    return {_kind(pod): pod for pod in pods if pod.key in keys and _is_topological(pod)}.values()
 
 
 def _is_topological(pod: Pod) -> bool:
@@ -289,7 +295,7 @@ class _SmallerNodes:
         placed: tuple[Placement, ...],
     ) -> _Bounded | None:
         """A plan for these pods beside what is admitted, on nodes no dearer than this; None if it moves what was."""
-        kept = best.plan.node_claims
+        kept = self._in_known_zones(best.plan.node_claims, keys)
         beside = self._beside(kept, self._pods.keys() - best.served - keys, dearest)
         made = self._again(replace(beside, placed=placed))
         if not still_held(made, kept):
@@ -298,6 +304,30 @@ class _SmallerNodes:
         added = _bounded(fresh, best.after, self._launches)
         whole = _bounded(together(added.plan, kept), self._view, self._launches)
         return replace(whole, reasons={**best.reasons, **whole.reasons})
+
+    def _in_known_zones(self, claims: Sequence[PlannedClaim], keys: frozenset[str]) -> list[PlannedClaim]:
+        """The claims, in the zone of their launch if pods that are planned beside them count their pods by zone.
+
+        Such pods could follow them nowhere as long as each zone is possible.
+        """
+        pods = self._snapshot.view.pods
+        kinds = _kinds(pods, keys)
+        anywhere = {pod.key for claim in claims if ZONE not in claim.labels for pod in claim.pods} if kinds else set()
+        there: dict[object, list[Pod]] = {}
+        for pod in pods:
+            if pod.key in anywhere:
+                there.setdefault(_labels(pod), []).append(pod)
+        is_all = len(kinds) * len(there) > _MOST_COMPARED
+        counted = {
+            pod.key
+            for alike in there.values()
+            if is_all or any(_is_about(kind, alike[0]) for kind in kinds)
+            for pod in alike
+        }
+        return [
+            self._launches.in_zone_of_launch(claim) if any(pod.key in counted for pod in claim.pods) else claim
+            for claim in claims
+        ]
 
     def _beside(
         self, kept: Sequence[PlannedClaim], without: Collection[str], dearest: Mapping[str, int | None]

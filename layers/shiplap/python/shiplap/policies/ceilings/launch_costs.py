@@ -14,7 +14,7 @@ from shiplap.kubernetes.objects import Pod, TopologySpreadConstraint
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.kubernetes.selectors import matches
-from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.custom_resources import NodePool, RequirementSpec
 from shiplap.manifests.nodeclaim import IN_FLIGHT, PodReference
 from shiplap.policies.ceilings.ceilings import (
     CRITICAL_PRIORITY,
@@ -131,6 +131,27 @@ class LaunchCosts:
             for offering in (known.offerings if known is not None else ())
             if offering.available and offering.capacity_type == claim.launch.capacity_type and meets(offering, wanted)
         ]
+
+    def in_zone_of_launch(self, claim: PlannedClaim) -> PlannedClaim:
+        """The claim for nodes of the zone of its launch alone, with the types on its list that are sold there.
+
+        A claim that must keep a choice of values, for minValues, stays as it is.
+        """
+        if any(line.min_values for line in claim.requirements):
+            return claim
+        zone = claim.launch.zone
+        lines = (
+            *(line for line in claim.requirements if line.key != labels.ZONE),
+            RequirementSpec(labels.ZONE, "In", (zone,)),
+        )
+        there = replace(
+            claim,
+            requirements=tuple(sorted(lines, key=lambda line: line.key)),
+            labels=claim.labels | {labels.ZONE: zone},
+        )
+        names = tuple(name for name in claim.instance_types if self.offerings(there, name))
+        estimates = tuple(name for name in claim.relies_on_estimate if name in names)
+        return replace(there, instance_types=names, relies_on_estimate=estimates)
 
     def _wanted(self, claim: PlannedClaim) -> WantedLaunch:
         prices = {}

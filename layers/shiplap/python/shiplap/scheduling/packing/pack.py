@@ -242,6 +242,8 @@ class Packer:
         if self._way.bulk_s is not None and not _is_lone(waiting):
             waiting = self._in_bulk(waiting, Effort.of(self._way.bulk_s))
         waiting = self._place_until_stuck(waiting)
+        if waiting and self._counts.forget_absent([pod_class for pod_class, _ in waiting]):
+            waiting = self._place_until_stuck(waiting)
         over_limits = self._over_limits()
         self._aside = {}
         waiting += self._place_until_stuck([(pod_class, list(pod_class.members)) for pod_class in self._last])

@@ -6,7 +6,7 @@ Claims opened by this decision follow the numbering of OpenClaims.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -300,6 +300,24 @@ class TopologyCounts:
             return []
         values = self.expected.get((nodes_of_spread(pod_class, spread), spread.key), frozenset())
         return [self.code(spread.key, value) for value in sorted(values)]
+
+    def forget_absent(self, classes: Iterable[PodClass]) -> bool:
+        """Expect no longer, for spreads of these classes, the domains that nothing has brought; True if there are any.
+
+        A packing that reckons with them may place other pods elsewhere than the packing that brought them.
+        """
+        left = dict(self.expected)
+        for pod_class in classes if left else ():
+            for spread in pod_class.constraints.spreads:
+                seen = (nodes_of_spread(pod_class, spread), spread.key)
+                codes = self.on_nodes(pod_class, spread) | self.on_open_claims(pod_class, spread)
+                if seen in left:
+                    left[seen] &= {self.values(spread.key)[code] for code in codes}
+        if left == self.expected:
+            return False
+        self.expected = left
+        self.version += 1
+        return True
 
     def on_nodes(self, pod_class: PodClass, spread: Spread) -> set[int]:
         """The domains of nodes that a class's constraint looks at, without those that are leaving."""
