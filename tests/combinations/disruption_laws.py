@@ -18,6 +18,7 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from tests.combinations.carrying_out import after_command, carried_out
 from tests.combinations.laws import Decided, Law, lets_pods_wait
+from tests.policy_parts import policy_parts
 from tests.rules import KIND, TYPE, ZONE
 
 _SAVING = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})
@@ -137,6 +138,12 @@ def decision(snapshot: Snapshot, moved_in: dict[str, float]) -> Decision:
             pod_disruption_budgets=snapshot.view.pod_disruption_budgets,
             histories=tuple(NodeHistory(node, moved_in_at=at) for node, at in sorted(moved_in.items())),
             settings=DisruptionSettings(improve_s=0.0),
+            policies=tuple(
+                made
+                for module in policy_parts("combinations", "laws")
+                if hasattr(module, "disruption_inputs")
+                for made in module.disruption_inputs(snapshot)
+            ),
         )
     )
 
