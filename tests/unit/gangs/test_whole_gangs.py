@@ -20,7 +20,7 @@ from shiplap.scheduling.planner import plan
 from tests.builders.buffers import buffer, template
 from tests.builders.nodes import node
 from tests.builders.pods import pods
-from tests.builders.pools import pool
+from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.conformance.given import daemon_set, in_flight, wanted
 from tests.rules import ZONE
@@ -154,6 +154,26 @@ def test_members_share_the_cheapest_zone_that_has_room() -> None:
     assert {claim.launch.zone for claim in there.node_claims} == {Z2}
     assert len(there.node_claims) == 2
     assert planned(*members, types=split, existing=busy, nodes=1).node_claims == ()
+
+
+@pytest.mark.parametrize("zone", [Z1, Z2])
+def test_members_share_a_dearer_zone_where_pods_lose_their_place_in_a_cheaper_one(zone: str) -> None:
+    """The pod beside them selects a zone, and keeps off the gang; without a node for it the plan costs less."""
+    away = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"kueue.x-k8s.io/pod-group-name": "train"}}}
+    spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [away]}}}
+    types = [fake_type("one", price=1.0, offerings=[("on-demand", Z1), ("on-demand", Z2)])]
+    members = gang(annotations={"kueue.x-k8s.io/podset-required-topology": ZONE})
+    made = planned(*members, *pods(1, "web", cpu="1", selector={ZONE: zone}, spec=spec), types=types)
+    assert made.unschedulable == ()
+    assert {claim.launch.zone for claim in made.node_claims} == {Z1, Z2}
+
+
+def test_members_share_the_zone_that_has_room_for_most_of_them() -> None:
+    """Three suffice, and cost less than all six."""
+    pools = [pool(zone, rule(ZONE, "In", zone), limits={"nodes": most}) for zone, most in ((Z1, "3"), (Z2, "6"))]
+    types = [fake_type("one", price=1.0, offerings=[("on-demand", Z1), ("on-demand", Z2)])]
+    members = gang(size=6, minimum=3, annotations={"kueue.x-k8s.io/podset-required-topology": ZONE})
+    assert len(homes(planned(*members, types=types, pools=pools))) == 6
 
 
 def test_members_share_the_zone_that_one_of_them_selects() -> None:

@@ -7,6 +7,7 @@ get the room of gangs that are left out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -81,6 +82,7 @@ class _GangSearch:
         of_gangs = {pod.key for members in gangs for pod in members.waiting}
         self._others = tuple([pod for pod in snapshot.view.pods if pod.spec.node_name or pod.key not in of_gangs])
         """The pods that every plan has."""
+        self._priorities = {pod.key: pod.spec.priority for pod in snapshot.view.pods}
 
     def lack(self, gangs: Iterable[GangMembers]) -> str:
         """What gangs have certainly too little of together, which needs no plan; nothing where a plan has to tell."""
@@ -155,14 +157,17 @@ class _GangSearch:
         return known is not None
 
     def _alone(self, members: GangMembers, before: Sequence[_Choice]) -> list[_Choice]:
-        """The gang, in the zone where the plan is cheapest if its members share one; nothing where it is short."""
+        """The gang, in the best zone if its members share one; nothing where it is short.
+
+        That is the zone in which most pods have a place, important ones first; of equal ones the cheapest.
+        """
         ahead = [choice.members for choice in before]
         lack = self.lack((*ahead, members)) if self._has_refused else ""
         if lack:
             self._refused[id(members)] = _Refusal(lack)
             self._set_aside(members, ahead)
             return []
-        found: list[tuple[float, str]] = []
+        found: list[tuple[list[int], float, str]] = []
         refusals: list[tuple[int, str, _Refusal]] = []
         zones = self._zones(members)
         if not zones:
@@ -175,12 +180,12 @@ class _GangSearch:
             choices = [*before, _Choice(members, zone)]
             plan = self.plan(choices, is_trial=True)
             if _are_whole(plan, choices):
-                found.append((plan.hourly, zone))
+                found.append((self._left_out(plan), plan.hourly, zone))
             else:
                 placed = _placed(plan, members)
                 refusals.append((-placed, zone, _refusal(members, zone, plan, placed)))
         if found:
-            return [_Choice(members, min(found)[1])]
+            return [_Choice(members, min(found)[2])]
         refusal = min(refusals, key=lambda item: item[:2])[2]
         self._refused[id(members)] = refusal
         self._has_refused = True
@@ -189,6 +194,12 @@ class _GangSearch:
         if wants is not None and self._plans_left > 0:
             self._short[wants] = refusal
         return []
+
+    def _left_out(self, plan: Plan) -> list[int]:
+        """The numbers of pods without a place in a plan, by priority, the most important ones first."""
+        keys = {entry.pod.key for entry in plan.unschedulable}
+        left = Counter(priority for key, priority in self._priorities.items() if key in keys)
+        return [left[priority] for priority in sorted(set(self._priorities.values()), reverse=True)]
 
     def _zones(self, members: GangMembers) -> Sequence[str]:
         """The zones to try for a gang: those of the members that have a node, else all that are sold.
