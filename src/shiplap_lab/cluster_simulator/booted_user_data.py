@@ -26,16 +26,21 @@ _TABLES = {
 }
 _NUMBERS = {"max-pods": "maxPods", "pods-per-core": "podsPerCore"}
 _FLAG = re.compile(r"--(?P<name>[a-z0-9-]+)[= ](?P<value>\S+)")
+_HUGE_PAGES = re.compile(r"^[^#\n]*\bvm\.nr_hugepages=(\d+)", re.MULTILINE)
 
 
 class NodeRegistration(msgspec.Struct, frozen=True):
-    """The settings with which a kubelet registers. `kubelet` holds settings by their names in KubeletConfiguration."""
+    """The settings with which a kubelet registers. `kubelet` holds settings by their names in KubeletConfiguration.
+
+    `huge_pages` counts the pages of 2 MiB that scripts set aside before kubelet starts.
+    """
 
     family: str = "Custom"
     cluster: str = ""
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     kubelet: dict[str, Any] = {}
+    huge_pages: int = 0
 
 
 def registration(user_data: str) -> NodeRegistration:
@@ -55,6 +60,11 @@ def _understood(text: str) -> NodeRegistration:
     if text.startswith("[settings") or "\n[settings" in text:
         return _bottlerocket(text)
     configs, scripts = _parts(text)
+    pages = [int(count) for script in scripts for count in _HUGE_PAGES.findall(script)]
+    return msgspec.structs.replace(_of_boot_parts(configs, scripts), huge_pages=pages[-1] if pages else 0)
+
+
+def _of_boot_parts(configs: list[dict[str, Any]], scripts: list[str]) -> NodeRegistration:
     if configs:
         return _node_config(configs)
     for script in scripts:

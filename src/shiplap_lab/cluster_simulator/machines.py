@@ -18,12 +18,14 @@ from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType
 from shiplap.instances.catalog.type_labels import architecture
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import ObjectMeta
-from shiplap.kubernetes.quantity import EPHEMERAL_STORAGE, MEMORY, format_resources
+from shiplap.kubernetes.quantity import EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY, format_resources
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
 from shiplap_lab.api_server.stored_pods import condition
 from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration, registration
 from shiplap_lab.scenarios.scenario import node_memory
+
+_HUGE_PAGES, _HUGE_PAGE_BYTES = f"{HUGE_PAGES}2Mi", 2 * 2**20
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -92,8 +94,12 @@ class CatalogHardware:
         capacity = described_capacity(kind, family, spec, pods=pods, overhead_percent=0.0)
         capacity[MEMORY] = self._memory(kind, machine.ami)
         capacity[EPHEMERAL_STORAGE] = capacity[EPHEMERAL_STORAGE] * 999 // 1000  # the file system's own share
+        paged = registration.huge_pages * _HUGE_PAGE_BYTES
+        if paged:
+            capacity[_HUGE_PAGES] = paged
         counted = eni_limited_pods(kind) if family.eni_limited_overhead else pods
         kept = overhead(capacity, kind.v_cpu_info.default_v_cpus, counted, kubelet)
+        kept[MEMORY] = kept.get(MEMORY, 0) + paged
         allocatable = {resource: max(0, amount - kept.get(resource, 0)) for resource, amount in capacity.items()}
         return NodeResources(capacity, allocatable, architecture(kind), family.os)
 

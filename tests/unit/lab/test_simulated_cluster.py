@@ -348,6 +348,23 @@ def test_quotes_around_the_value_of_a_flag_do_not_count(quote: str) -> None:
     assert registration(text).labels == {"testing/cluster": "unspecified", "team": "a"}
 
 
+@pytest.mark.parametrize(
+    ("script", "pages"),
+    [
+        ("sudo sysctl -w vm.nr_hugepages=2048\necho vm.nr_hugepages=2048 >> /etc/sysctl.conf", 2048),
+        ("sysctl -w vm.nr_hugepages=1\nsysctl -w vm.nr_hugepages=12", 12),
+        ("cat /proc/sys/vm/nr_hugepages", 0),
+        ("# sysctl -w vm.nr_hugepages=2048", 0),
+    ],
+)
+@pytest.mark.parametrize("family", ["AL2023", "AL2"])
+def test_a_script_of_the_user_data_sets_huge_pages_aside(family: str, script: str, pages: int) -> None:
+    boot = msgspec.structs.replace(BOOT, family=family, custom=f"#!/bin/bash\n{script}\n")
+    told = registration(RENDERERS[family](boot))
+    assert (told.family, told.huge_pages) == (family, pages)
+    assert registration(f"#!/bin/bash\n{script}").huge_pages == pages
+
+
 def test_user_data_no_boot_script_understands_registers_nothing() -> None:
     assert registration("#!/bin/bash\necho hello") == NodeRegistration()
     assert registration("") == NodeRegistration()
@@ -386,6 +403,14 @@ class TestHardware:
         assert found.allocatable["cpu"] == 1900
         evicted = -(-found.capacity["memory"] * 5 // 100)
         assert found.allocatable["memory"] == found.capacity["memory"] - 300 * 2**20 - evicted
+
+    def test_memory_set_aside_as_huge_pages_is_no_memory_of_pods(self) -> None:
+        hardware = CatalogHardware(Catalog(region="eu-west-1", types=(TYPE,)))
+        plain = hardware(machine(), NodeRegistration("AL2023"))
+        paged = hardware(machine(), NodeRegistration("AL2023", huge_pages=1024))
+        assert paged.capacity == plain.capacity | {"hugepages-2Mi": 2 * GIB}
+        assert paged.allocatable["hugepages-2Mi"] == 2 * GIB
+        assert paged.allocatable["memory"] == plain.allocatable["memory"] - 2 * GIB
 
     def test_an_unknown_type_never_joins(self) -> None:
         server = ApiServer(FakeClock())
