@@ -11,13 +11,14 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.disruption.repair.repair_policies import RepairPolicy, sick_condition
 from shiplap.errors import AwsError
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap.flows.sweep.repair import MOST_AT_ONCE, SickNode, choose_repairs, full_pools, repair_budgets, sick_among
+from shiplap.flows.sweep.repair import MOST_AT_ONCE, RepairBounds, SickNode, choose_repairs, full_pools, sick_among
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.manifests.custom_resources import Budget, Disruption
+from shiplap.manifests.custom_resources import Disruption
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.shiplap_annotations import TERMINATE_FIRST
 from shiplap.ports import InstanceProblem
+from shiplap.settings import ClusterSettings
 from tests.builders.claims import node_claim
 from tests.builders.pools import pool
 from tests.integration.flows.leaving import claim_now, evicted, first, play_out, serving
@@ -174,19 +175,57 @@ def test_a_cluster_repairs_only_so_many_at_once() -> None:
     assert len(verdict.blocked) == 10
 
 
-def test_a_budget_that_names_unhealthy_bounds_the_repairs_of_its_pool() -> None:
-    budgets = (Budget(nodes="2", reasons=("Unhealthy", "Empty")), Budget(nodes="0", reasons=("Drifted",)), Budget("1"))
-    spec = msgspec.structs.replace(POOL.spec, disruption=Disruption(budgets=budgets))
-    claims = claims_of(POOL.metadata.name, 20)
-    most = repair_budgets([msgspec.structs.replace(POOL, spec=spec)], claims, 0.0)
-    assert most == {POOL.metadata.name: 2}
-    assert len(choose_repairs(claims, sick(claims[:4]), most).repaired) == 2
-    leaving = claims_of("old", 1, state=ClaimState.DRAINING, failure="NodeUnhealthy", node_pool=POOL.metadata.name)
-    assert len(choose_repairs([*leaving, *claims], sick(claims[:3]), most).repaired) == 1
+@pytest.mark.parametrize(
+    ("budgets", "replaced"),
+    [
+        ([{"nodes": "1"}], 1),
+        ([{"nodes": "1", "reasons": ["Unhealthy", "Empty"]}], 1),
+        ([{"nodes": "0"}], 0),
+        ([{"nodes": "10%"}], 1),
+        ([{"nodes": "2", "reasons": ["Unhealthy"]}, {"nodes": "1"}], 1),
+        ([{"nodes": "0", "reasons": ["Drifted", "Empty", "Underutilized"]}], 2),
+        ([{"nodes": "0", "schedule": "0 0 1 1 *", "duration": "1m"}], 2),
+    ],
+)
+def test_budgets_bound_repairs_for_conditions(budgets: list[dict[str, Any]], replaced: int) -> None:
+    stage = serving(10)
+    stage.settings = with_budgets(stage, budgets)
+    for claim in stage.claims()[:2]:
+        condition(stage, claim.node_name, "StorageReady", "False")
+    stage.clock.advance(1800)
+    for _ in range(2):  # nodes in repair use the budget up
+        stage.sweep()
+        assert [claim.failure for claim in stage.claims()].count("NodeUnhealthy") == replaced
+    assert stage.meter.counts.get("RepairsBlocked", 0) == 2 * (2 - replaced)
+    stage.settings = with_budgets(stage, [{"nodes": "100%"}])
+    stage.sweep()
+    assert [claim.failure for claim in stage.claims()].count("NodeUnhealthy") == 2
 
 
-def test_other_budgets_do_not_bound_repairs() -> None:
-    assert repair_budgets([POOL], claims_of(POOL.metadata.name, 20), 0.0) == {}
+def test_a_failed_status_check_waits_for_no_budget() -> None:
+    """As with Karpenter, which takes it as an interruption."""
+    stage = serving(10)
+    stage.settings = with_budgets(stage, [{"nodes": "0"}])
+    ail(stage, stage.claims()[0].instance_id)
+    stage.sweep()
+    assert stage.claims()[0].failure == "InstanceImpaired"
+
+
+@pytest.mark.parametrize("state", [ClaimState.REGISTERED, ClaimState.DISRUPTING])
+def test_nodes_that_run_no_pods_or_leave_already_use_no_budget(state: ClaimState) -> None:
+    claims = [*claims_of("any", 9), *claims_of("other", 1, state=state, node_pool="any")]
+    bounds = RepairBounds({"any": 1})
+    verdict = choose_repairs(claims, sick([claims[9], claims[0]]), bounds)
+    assert len(verdict.repaired) == 2
+    assert choose_repairs(claims, sick([claims[9]]), RepairBounds({"any": 0})).blocked == ()
+
+
+def with_budgets(stage: Stage, budgets: list[dict[str, Any]]) -> ClusterSettings:
+    manifests = stage.settings.manifests
+    changed = msgspec.convert({"budgets": budgets}, Disruption)
+    spec = msgspec.structs.replace(POOL.spec, disruption=changed)
+    pools = (msgspec.structs.replace(manifests.node_pools[0], spec=spec),)
+    return msgspec.structs.replace(stage.settings, manifests=msgspec.structs.replace(manifests, node_pools=pools))
 
 
 def test_one_pool_does_not_block_another() -> None:
@@ -375,6 +414,7 @@ def test_the_note_is_written_before_the_node_is_replaced() -> None:
 
 def test_policies_of_the_cluster_come_first_and_by_priority() -> None:
     stage = serving(6)
+    stage.settings = with_budgets(stage, [{"nodes": "100%"}])
     benign, urgent, usual = stage.claims()[:3]
     policies = (RepairPolicy("Ready", "False", ".*Benign", "Never"), RepairPolicy("Ready", "False", "Gpu.*", "1m", 5))
     stage.settings = msgspec.structs.replace(stage.settings, repair_policies=policies)
@@ -390,8 +430,8 @@ def test_policies_of_the_cluster_come_first_and_by_priority() -> None:
 def test_the_most_urgent_node_is_replaced_first() -> None:
     claims = claims_of("any", 20)
     ill = [SickNode(claims[number], NoticeKind.UNHEALTHY, "bad", number) for number in range(3)]
-    assert choose_repairs(claims, ill, {"any": 1}).repaired == (ill[2],)
-    assert choose_repairs(claims, ill, {"any": 1}, kept={claims[2].name: "kept"}).repaired == (ill[1],)
+    assert choose_repairs(claims, ill, RepairBounds({"any": 1})).repaired == (ill[2],)
+    assert choose_repairs(claims, ill, RepairBounds({"any": 1}), kept={claims[2].name: "kept"}).repaired == (ill[1],)
     stopped = [msgspec.structs.replace(item, ami="ami-1") for item in ill]
     verdict = choose_repairs(claims, stopped, stopped_amis={"ami-1"})
     assert (verdict.repaired, verdict.blocked, len(verdict.stopped)) == ((), (), 3)

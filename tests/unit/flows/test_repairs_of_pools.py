@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from shiplap.disruption.commands import Reason
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap.flows.sweep.repair import MOST_AT_ONCE, SickNode, choose_repairs, repair_budgets
+from shiplap.flows.sweep.repair import MOST_AT_ONCE, RepairBounds, SickNode, choose_repairs, room_for_repairs
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.builders.claims import node_claim
 from tests.builders.pools import pool
@@ -32,9 +33,9 @@ def sick(claims: Iterable[NodeClaim]) -> list[SickNode]:
     return [SickNode(claim, NoticeKind.UNHEALTHY, "it is sick") for claim in claims]
 
 
-def repaired(claims: list[NodeClaim], unwell: list[NodeClaim], most: dict[str, int] | None = None) -> dict[str, int]:
+def repaired(claims: list[NodeClaim], unwell: list[NodeClaim], bounds: RepairBounds | None = None) -> dict[str, int]:
     """How many nodes of each NodePool are repaired now."""
-    verdict = choose_repairs(claims, sick(unwell), most or {})
+    verdict = choose_repairs(claims, sick(unwell), bounds or RepairBounds())
     assert len(verdict.repaired) + len(verdict.blocked) == len(unwell)
     return dict(Counter(item.claim.plan.node_pool for item in verdict.repaired))
 
@@ -63,11 +64,19 @@ def test_a_budget_bounds_its_own_pool_alone() -> None:
     """What one pool has in repair takes nothing of the other one's budget, and its nodes are no part of its share."""
     bounded = pool("batch", budgets=[{"nodes": "10%", "reasons": ["Unhealthy"]}])
     batch, web = nodes_of("batch", 20), nodes_of("web", 90)
-    most = repair_budgets([bounded, pool("web")], [*batch, *web], 0.0)
-    assert most == {"batch": 2}
-
     claims = [*in_repair("web", 3), *batch, *web]
-    assert repaired(claims, [*batch[:4], *web[:3]], most) == {"batch": 2, "web": 3}
+    left = room_for_repairs(bounded, claims, Reason.UNHEALTHY, 0.0)
+    assert left == 2
+    assert repaired(claims, [*batch[:4], *web[:3]], RepairBounds({"batch": left})) == {"batch": 2, "web": 3}
+
+
+def test_a_full_pool_has_one_node_in_repair_at_a_time() -> None:
+    bounds = RepairBounds(full={"batch"})
+    batch, web = nodes_of("batch", 20), nodes_of("web", 90)
+    claims = [*batch, *web]
+    assert repaired(claims, [*batch[:2], *web[:2]], bounds) == {"batch": 1, "web": 2}
+    assert repaired([*in_repair("batch", 1), *claims], batch[:2], bounds) == {}
+    assert repaired(claims, batch[:2], RepairBounds({"batch": 0}, {"batch"})) == {}
 
 
 def test_a_pool_with_many_sick_nodes_leaves_the_bound_to_the_others() -> None:

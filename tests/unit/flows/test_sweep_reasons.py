@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from shiplap.disruption.commands import Reason
 from shiplap.disruption.repair.repair_policies import SickCondition, sick_condition
 from shiplap.flows.claim_updates import GRACE_S
 from shiplap.flows.interrupt.interrupt import WARNING_S
@@ -18,7 +19,6 @@ from shiplap.flows.sweep.repair import (
     IMPAIRED_S,
     SickNode,
     choose_repairs,
-    repair_budgets,
     room_for_repairs,
     sick_among,
 )
@@ -213,16 +213,6 @@ def test_claims_that_nothing_can_repair_hide_no_sick_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "counts"), [(STATES.INITIALIZED, True), (STATES.DISRUPTING, True), (STATES.LAUNCHED, False)]
-)
-def test_budgets_of_repair_are_shares_of_the_nodes_in_service(state: ClaimState, counts: bool) -> None:
-    wanted = pool("default", budgets=[{"nodes": "50%", "reasons": ["Unhealthy"]}])
-    claims = [in_pool(name) for name in "ab"] + [in_pool(name, state) for name in "cd"]
-    assert repair_budgets([wanted], claims, NOW) == {"default": 2 if counts else 1}
-    assert repair_budgets([pool("default", budgets=[{"nodes": "50%"}])], claims, NOW) == {}
-
-
-@pytest.mark.parametrize(
     ("states", "room"),
     [
         ([STATES.INITIALIZED] * 4, 2),
@@ -231,11 +221,15 @@ def test_budgets_of_repair_are_shares_of_the_nodes_in_service(state: ClaimState,
         ([STATES.INITIALIZED] * 2 + [STATES.LAUNCHED] * 2, 1),
     ],
 )
-def test_a_scheduled_change_waits_for_the_room_that_budgets_leave(states: list[ClaimState], room: int) -> None:
-    wanted = pool("default", budgets=[{"nodes": "50%"}])
+def test_sick_nodes_and_scheduled_changes_wait_for_the_room_that_budgets_leave(
+    states: list[ClaimState], room: int
+) -> None:
+    wanted = pool("default", budgets=[{"nodes": "50%"}, {"nodes": "0", "reasons": ["Empty"]}])
     claims = [in_pool(f"c{place}", state) for place, state in enumerate(states)]
     others = [with_fields(CLAIM, state=STATES.DRAINING, name=f"o{place}", node_pool="other") for place in range(9)]
-    assert room_for_repairs(wanted, [*claims, *others], NOW) == room
+    assert room_for_repairs(wanted, [*claims, *others], Reason.UNHEALTHY, NOW) == room
+    assert room_for_repairs(wanted, [*claims, *others], Reason.DRIFTED, NOW) == room
+    assert room_for_repairs(wanted, [*claims, *others], Reason.EMPTY, NOW) == 0
 
 
 def test_a_cluster_is_swept_at_least_every_five_minutes_by_each_process() -> None:

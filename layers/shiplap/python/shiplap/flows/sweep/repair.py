@@ -75,7 +75,7 @@ def replace_before_changes(
         pool = pool_of(claim, settings)
         if due_at > now + URGENT_S and pool is not None:
             if claim.plan.node_pool not in left:
-                left[claim.plan.node_pool] = room_for_repairs(pool, claims, now)
+                left[claim.plan.node_pool] = room_for_repairs(pool, claims, Reason.DRIFTED, now)
             if left[claim.plan.node_pool] < 1:
                 context.meter.count("ScheduledChangesWaiting")
                 _LOG.info("a scheduled change waits for the budgets of its pool", extra=facts(claim))
@@ -84,13 +84,13 @@ def replace_before_changes(
         handle_notice(claim.name, Notice(NoticeKind.SCHEDULED_CHANGE, (claim.instance_id,)), settings, context)
 
 
-def room_for_repairs(pool: NodePool, claims: Iterable[NodeClaim], now: float) -> int:
-    """Return how many more nodes of a NodePool may leave now."""
+def room_for_repairs(pool: NodePool, claims: Iterable[NodeClaim], reason: Reason, now: float) -> int:
+    """Return how many more nodes of a NodePool its budgets allow to leave now."""
     own = [claim for claim in claims if claim.plan.node_pool == pool.metadata.name]
     gone = sum(claim.state in LEAVING for claim in own)
     total = gone + sum(claim.state is ClaimState.INITIALIZED for claim in own)
     leaving = gone + sum(claim.is_rebooting for claim in own)
-    return allowance(pool, Reason.DRIFTED, total, leaving, now).nodes
+    return allowance(pool, reason, total, leaving, now).nodes
 
 
 IMPAIRED_S = 120.0
@@ -122,6 +122,20 @@ class SickNode(msgspec.Struct, frozen=True):
     priority: int = 0
     ami: str = ""
     reboots: bool = False
+
+
+class RepairBounds(msgspec.Struct, frozen=True):
+    """Bounds of the repairs of single NodePools, by their names.
+
+    `budgets` say how many more nodes in service may leave for bad conditions. Of each `full` pool one node is in repair
+    at a time.
+    """
+
+    budgets: Mapping[str, int] = MappingProxyType({})
+    full: Collection[str] = frozenset()
+
+
+_NO_BOUNDS = RepairBounds()
 
 
 class RepairDecision(msgspec.Struct, frozen=True):
@@ -162,15 +176,16 @@ def repair_nodes(
     if not settings.node_repair:
         return
     now = context.clock.now()
-    most = repair_budgets(settings.manifests.node_pools, claims, now)
-    most |= dict.fromkeys(full_pools(settings), 1)
+    pools = {pool.metadata.name: pool for pool in settings.manifests.node_pools}
+    budgets = {name: room_for_repairs(pool, claims, Reason.UNHEALTHY, now) for name, pool in pools.items()}
+    bounds = RepairBounds(budgets, full_pools(settings))
     sick_nodes = sick_among(claims, nodes, ailments, now, settings.repair_policies)
     kept = {item.claim.name: why for item in sick_nodes if (why := _kept(item, nodes, settings, context))}
     amis = {item.claim.name: item.ami for item in sick_nodes if item.claim.name not in kept}
     if fresh := {name: SickNote(ami, now) for name, ami in amis.items() if ami and name not in noted}:
         context.state.mark_sick(settings.name, fresh)  # first: a node that is replaced cannot be noted any more
     of_ami = Counter(claim.known_instance.ami for claim in claims if claim.state in _IN_SERVICE)
-    verdict = choose_repairs(claims, sick_nodes, most, kept, sick_amis(noted, amis, of_ami))
+    verdict = choose_repairs(claims, sick_nodes, bounds, kept, sick_amis(noted, amis, of_ami))
     for sick in verdict.repaired:
         node = nodes.get(sick.claim.instance_id)
         if sick.reboots and reboots.may_reboot(sick.claim, node, now):
@@ -181,7 +196,8 @@ def repair_nodes(
         handle_notice(sick.claim.name, Notice(sick.kind, (sick.claim.instance_id,)), settings, context)
     for sick in verdict.blocked:
         context.meter.count("RepairsBlocked")
-        _LOG.warning("sick node left alone, too many are: %s", sick.reason, extra=facts(sick.claim))
+        why = "too many are, or a budget allows no more"
+        _LOG.warning("sick node left alone, %s: %s", why, sick.reason, extra=facts(sick.claim))
     stopped = ((sick, f"{most_of_an_ami(of_ami[sick.ami])} nodes of {sick.ami} fell sick") for sick in verdict.stopped)
     told = [*verdict.kept, *stopped]
     if verdict.kept:
@@ -261,21 +277,6 @@ def sick_among(
     return sick
 
 
-def repair_budgets(pools: Iterable[NodePool], claims: Sequence[NodeClaim], now: float) -> dict[str, int]:
-    """Return how many nodes of a pool may be in repair at the same time, for pools with budgets that name Unhealthy."""
-    total = Counter(claim.plan.node_pool for claim in claims if claim.state in _IN_SERVICE)
-    budgets = {}
-    for pool in pools:
-        named = tuple(budget for budget in pool.spec.disruption.budgets if Reason.UNHEALTHY in (budget.reasons or ()))
-        if named:
-            disruption = msgspec.structs.replace(pool.spec.disruption, budgets=named)
-            spec = msgspec.structs.replace(pool.spec, disruption=disruption)
-            bounded = msgspec.structs.replace(pool, spec=spec)
-            name = pool.metadata.name
-            budgets[name] = allowance(bounded, Reason.UNHEALTHY, total[name], 0, now).nodes
-    return budgets
-
-
 def full_pools(settings: ClusterSettings) -> frozenset[str]:
     """Return the static NodePools without room beside their replicas whose nodes go first, one at a time."""
     full = set()
@@ -295,14 +296,15 @@ def full_pools(settings: ClusterSettings) -> frozenset[str]:
 def choose_repairs(
     claims: Iterable[NodeClaim],
     sick: Sequence[SickNode],
-    most: Mapping[str, int] = MappingProxyType({}),
+    bounds: RepairBounds = _NO_BOUNDS,
     kept: Mapping[str, str] = MappingProxyType({}),
     stopped_amis: Collection[str] = frozenset(),
 ) -> RepairDecision:
     """Choose the sick nodes to replace now.
 
     Of a NodePool none is replaced while more of its nodes are sick, nodes in repair included, than SICK_FRACTION of it.
-    Of a cluster no more than MOST_AT_ONCE are in repair at the same time, and of a pool in `most` no more than that.
+    Of a cluster no more than MOST_AT_ONCE are in repair at the same time. As in Karpenter, budgets hold for nodes in
+    service with bad conditions. A failed status check of EC2 does not wait; other nodes run no pods or leave already.
     `kept` says by the names of claims what keeps their nodes; of `stopped_amis` none is replaced. Both count as sick.
     """
     total: dict[str, int] = {}
@@ -316,14 +318,18 @@ def choose_repairs(
             unwell[claim.plan.node_pool] = unwell.get(claim.plan.node_pool, 0) + in_repair
     for item in sick:
         unwell[item.claim.plan.node_pool] += 1
+    of_budget: Counter[str] = Counter()
     repaired: list[SickNode] = []
     blocked: list[SickNode] = []
     free = [item for item in sick if item.claim.name not in kept and item.ami not in stopped_amis]
     for item in sorted(free, key=lambda item: -item.priority):
         pool = item.claim.plan.node_pool
-        within_bounds = of_pool.total() < MOST_AT_ONCE and of_pool[pool] < most.get(pool, MOST_AT_ONCE)
-        allowed = unwell[pool] <= ceil(SICK_FRACTION * total[pool]) and within_bounds
+        budgeted = item.kind is NoticeKind.UNHEALTHY and item.claim.state is ClaimState.INITIALIZED
+        within_budget = not budgeted or of_budget[pool] < bounds.budgets.get(pool, MOST_AT_ONCE)
+        within_bounds = of_pool.total() < MOST_AT_ONCE and not (pool in bounds.full and of_pool[pool])
+        allowed = unwell[pool] <= ceil(SICK_FRACTION * total[pool]) and within_bounds and within_budget
         of_pool[pool] += allowed
+        of_budget[pool] += allowed and budgeted
         (repaired if allowed else blocked).append(item)
     return RepairDecision(
         tuple(repaired),
