@@ -69,6 +69,14 @@ def finalizers(stage: Stage, plural: str, name: str) -> list[str]:
     return list(item["metadata"].get("finalizers", []))
 
 
+def test_an_ending_object_is_deleted_and_stays_for_its_finalizer(stage: Stage) -> None:
+    take(stage, ending=(stored(stage, "c1", [FINALIZER]),))
+    metadata = found(stage, "c1")["metadata"]
+    assert (metadata["finalizers"], bool(metadata["deletionTimestamp"])) == ([FINALIZER], True)
+    take(stage, deleted=(found(stage, "c1"),))
+    assert stage.server.list("nodeclaims").items == []
+
+
 def test_objects_are_created_first_and_statuses_written_last(stage: Stage) -> None:
     items = {name: stored(stage, name) for name in ("deleted", "taken", "marked", "annotated", "status")}
     guarded = node_with(stage, "guarded", ())
@@ -218,6 +226,9 @@ def known(
         (ClaimState.DRAINING, "SpotInterruption", None),
         (ClaimState.INITIALIZED, "Drifted", None),
         (ClaimState.GONE, "Drifted", None),
+        (ClaimState.DRAINING, "NodeUnhealthy", "Unhealthy"),
+        (ClaimState.TERMINATING, "InstanceImpaired", "Unhealthy"),
+        (ClaimState.INITIALIZED, "NodeUnhealthy", None),
     ],
 )
 def test_the_reason_of_a_claim_that_leaves_is_that_of_its_command(
@@ -225,6 +236,15 @@ def test_the_reason_of_a_claim_that_leaves_is_that_of_its_command(
 ) -> None:
     expected = {} if reason is None else {"c": ClaimDisruption(reason)}
     assert known(stage, running_claim("c", state=state, failure=failure)) == expected
+
+
+@pytest.mark.parametrize(
+    ("reboots", "reason"),
+    [({"reboot_cause": "its GPU is lost"}, "Unhealthy"), ({"reboot_ended_at": 9.0}, None)],
+)
+def test_a_node_is_unhealthy_while_it_is_rebooted(stage: Stage, reboots: dict[str, Any], reason: str | None) -> None:
+    expected = {} if reason is None else {"c": ClaimDisruption(reason)}
+    assert known(stage, running_claim("c", reboots_at=(5.0,), **reboots), running_claim("d")) == expected
 
 
 def test_the_targets_of_commands_under_way_have_their_reason(stage: Stage) -> None:

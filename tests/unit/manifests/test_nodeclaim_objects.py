@@ -114,10 +114,10 @@ CONDITIONS = {
     "DisruptionReason": "while a command removes the node, and while it is drained because of one",
     "Drained": "Unknown while the node is drained; then its claim is Terminating at once",
     "InstanceTerminating": "while the claim is Terminating",
+    "Rebooting": "from the request for a reboot; False once the node is back",
 }
 NEVER_WRITTEN = {
     "VolumesDetached": "a drain waits for pods and volumes alike; no state of a claim tells them apart",
-    "Rebooting": "no node is rebooted",
 }
 
 
@@ -129,7 +129,8 @@ def test_every_condition_of_upstream_is_written_or_has_a_reason_why_not() -> Non
     assert upstream <= CONDITIONS.keys() | NEVER_WRITTEN.keys()
     known = ClaimDisruption("Drifted", is_drifted=True, quiet_since=0.0)
     pool = consolidating("0s")
-    shown = {type_ for state in SHOWN for type_ in conditions(created(claim(state), disruption=known, pool=pool))}
+    claims = [*map(claim, SHOWN), claim(reboots_at=(NOW,), reboot_cause="its GPU is lost")]
+    shown = {type_ for item in claims for type_ in conditions(created(item, disruption=known, pool=pool))}
     assert shown == CONDITIONS.keys()
 
 
@@ -331,6 +332,26 @@ def test_an_object_stays_while_another_controllers_finalizer_keeps_its_node(
     for known in ((), (claim(ClaimState.GONE),)):
         found = claim_object_changes(known, [item], [POOL], [left], "one", NOW)
         assert found.deleted == (() if is_kept else (item,))
+        assert found.ending == ((item,) if is_kept else ())
+
+
+@pytest.mark.parametrize("state", sorted(SHOWN))
+def test_the_object_of_a_node_that_leaves_for_good_is_deleted_and_kept(state: ClaimState) -> None:
+    """Karpenter deletes the NodeClaim first, and the finalizer keeps it until the instance has ended."""
+    going = state in {ClaimState.DRAINING, ClaimState.TERMINATING}
+    item, other = created(claim(state)), created(claim(name="default-2"))
+    found = changes(claim(state), claim(name="default-2"), objects=(item, other))
+    assert (found.ending, found.deleted) == ((item,) if going else (), ())
+    item["metadata"]["deletionTimestamp"] = "2027-01-15T07:00:00Z"
+    if going:
+        assert changes(claim(state), objects=(item,)).ending == ()
+        assert changes(claim(ClaimState.GONE), objects=(item,)).deleted == (item,)
+
+
+def test_an_object_without_our_finalizer_stays_until_its_node_has_left() -> None:
+    item = created(claim(ClaimState.DRAINING))
+    item["metadata"]["finalizers"] = ["example.com/backup"]
+    assert changes(claim(ClaimState.DRAINING), objects=(item,)).ending == ()
 
 
 def test_a_claim_whose_pool_is_gone_gets_no_new_object() -> None:

@@ -83,6 +83,7 @@ def _steps(changes: ClaimObjectChanges, settings: ClusterSettings, context: Flow
     return [
         *(partial(cluster.create_node_claim, body) for body in changes.created),
         *(partial(_delete, cluster, item) for item in changes.deleted),
+        *(partial(cluster.delete_node_claim, item) for item in changes.ending),
         *(partial(_take_over, cluster, item, settings.install) for item in changes.taken_over),
         *(partial(_take_over, cluster, item, settings.install, is_held=True) for item in changes.marked),
         *(partial(_guard, cluster, node, settings.install) for node in changes.guarded),

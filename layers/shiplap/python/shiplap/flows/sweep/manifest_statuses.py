@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_REASONS = frozenset(map(str, Reason))
+_REASONS = {str(reason): str(reason) for reason in Reason}
+_REASONS |= dict.fromkeys(map(str, (NoticeKind.IMPAIRED, NoticeKind.UNHEALTHY)), str(Reason.UNHEALTHY))
 MOST_CLAIM_OBJECTS = 200
 """NodeClaim objects written by one sweep: each is a request or two, and ten thousand claims must not hold it up."""
 
@@ -108,7 +109,8 @@ def disruption_of_claims(
     from shiplap.manifests.live.nodeclaim_objects import LEAVING_STATES, ClaimDisruption  # noqa: PLC0415 - as above
 
     leaving = [claim for claim in claims if claim.state in LEAVING_STATES]
-    reasons = {claim.name: claim.failure for claim in leaving if claim.failure in _REASONS}
+    reasons = {claim.name: _REASONS[claim.failure] for claim in leaving if claim.failure in _REASONS}
+    reasons |= {claim.name: str(Reason.UNHEALTHY) for claim in claims if claim.is_rebooting}
     if any(claim.state is ClaimState.DISRUPTING for claim in claims):
         for command in context.state.commands(settings.name):
             reasons |= dict.fromkeys(command.targets, str(command.reason))

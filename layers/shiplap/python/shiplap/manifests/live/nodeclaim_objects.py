@@ -2,9 +2,10 @@
 
 The objects are a view: table `state` is the truth. Only one thing is read from them: a deletionTimestamp on one of
 ours, or on its Node, means that a user wants the node drained. Upstream's finalizer keeps both until the claim has
-ended. An object that is gone says nothing; it is made again while its claim lives. Objects without our label are
-somebody else's, but for one that names the instance of the claim of its name: it gets the label. So a NodeClaim of
-Karpenter whose node was adopted becomes its claim's, and a label that a user has removed comes back.
+ended. As with upstream, the object of a node that leaves for good is deleted when it begins to. An object that is gone
+says nothing; it is made again while its claim lives. Objects without our label are somebody else's, but for one that
+names the instance of the claim of its name: it gets the label. So a NodeClaim of Karpenter whose node was adopted
+becomes its claim's, and a label that a user has removed comes back.
 
 A NodeClaim that a user writes is more than a view: it asks for the node. Its claim holds its name and uid. It gets our
 label and the finalizer once it has a claim. It expires by its own `expireAfter`. If it is gone, its node is drained.
@@ -100,7 +101,7 @@ class ClaimObjectChanges(msgspec.Struct, frozen=True):
     `statuses` with the status that it should have, `annotated` with annotations that it lacks. `taken_over` are objects
     that get our label, `marked` those of users that get label and finalizer. `guarded` are Nodes that get label and
     finalizer, `unclaimed` those that have them although no claim in service has their instance. `leaving` are the
-    claims to drain.
+    claims to drain. `ending` are objects to delete that the finalizer keeps: their nodes leave for good.
     """
 
     created: tuple[RawObject, ...] = ()
@@ -112,6 +113,7 @@ class ClaimObjectChanges(msgspec.Struct, frozen=True):
     unclaimed: tuple[Node, ...] = ()
     leaving: tuple[Deletion, ...] = ()
     marked: tuple[RawObject, ...] = ()
+    ending: tuple[RawObject, ...] = ()
 
 
 def claim_object_changes(
@@ -148,11 +150,9 @@ def claim_object_changes(
             name = claim.plan.object_name or claim.name
             shown[name] = claim
             found.look(claim, _object_of(claim, ours.get(name)), present.get(name), _node_of(claim, by_name))
-    gone = tuple(
-        ours[name]
-        for name in sorted(ours)
-        if name not in shown and not _is_in_service(ours[name], nodes) and not _is_held_by_node(ours[name], nodes)
-    )
+    over = {name for name in ours.keys() - shown.keys() if not _is_in_service(ours[name], nodes)}
+    held = {name for name in over if _is_held_by_node(ours[name], nodes)}
+    leaving = {name for name in ours.keys() & shown.keys() if shown[name].state in LEAVING_STATES}
     annotated = [
         (item, _missing_annotations(shown[name], item))
         for name, item in sorted(ours.items())
@@ -164,12 +164,13 @@ def claim_object_changes(
         created=tuple(found.created),
         statuses=tuple(found.statuses),
         annotated=tuple((item, missing) for item, missing in annotated if missing),
-        deleted=gone,
+        deleted=tuple(ours[name] for name in sorted(over - held)),
         taken_over=tuple(found.taken_over),
         guarded=tuple(found.guarded),
         unclaimed=_by_name(left),
         leaving=tuple(sorted(found.leaving)),
         marked=tuple(found.marked),
+        ending=tuple(ours[name] for name in sorted(leaving | held) if _is_kept_once_deleted(ours[name])),
     )
 
 
@@ -313,6 +314,11 @@ def _is_held_by_node(item: RawObject, nodes: Iterable[Node]) -> bool:
         node.spec.provider_id == provider_id and any(name != FINALIZER for name in node.metadata.finalizers)
         for node in nodes
     )
+
+
+def _is_kept_once_deleted(item: RawObject) -> bool:
+    """True if nobody has deleted the object yet, and the API server would keep it for our finalizer."""
+    return not item["metadata"].get("deletionTimestamp") and FINALIZER in finalizers_of(item)
 
 
 def _uid(item: RawObject) -> str:
