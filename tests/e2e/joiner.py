@@ -13,6 +13,8 @@ from typing import Any
 from shiplap.aws import tags
 from shiplap.errors import ClusterUnreachable, ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.labels import NORMALIZED, ZONE, ZONE_ID
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap_lab.api_server.stored_pods import condition
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.machines import Hardware, Machine, node_object
 from shiplap_lab.emulated_ec2.control import Ec2Control, EmulatedInstance
@@ -47,6 +49,7 @@ class Joiner:
         self._version = version
         self._poll_s = poll_s
         self._names: dict[str, str] = {}
+        self._reboots: dict[str, int] = {}
         self._provisioned: set[str] = set()
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="joiner", daemon=True)
@@ -79,6 +82,16 @@ class Joiner:
         for item in ours:
             if item.state == "running" and item.id not in self._names and item.id not in self.held:
                 self._join(item)
+            elif item.reboots > self._reboots.get(item.id, item.reboots) and self._names[item.id]:
+                self._reboot(item)
+
+    def _reboot(self, item: EmulatedInstance) -> None:
+        """The Node shows another boot and is not Ready, which kwok soon makes it again."""
+        moment = rfc3339(time.time())
+        said = condition("Ready", "False", moment, "KubeletNotReady", "container runtime is down")
+        status = {"status": {"nodeInfo": {"bootID": _boot_of(item)}, "conditions": [said]}}
+        self._api.patch("nodes", self._names[item.id], status, strategic=True, subresource="status")
+        self._reboots[item.id] = item.reboots
 
     def _leave(self, item: EmulatedInstance) -> None:
         name = self._names[item.id]
@@ -99,6 +112,7 @@ class Joiner:
         now = time.time()
         node = node_object(machine, self._hardware, self._version, now)
         node["metadata"]["labels"] |= _labels_of_eks(node["metadata"]["labels"])
+        node["status"]["nodeInfo"]["bootID"] = _boot_of(item)
         try:
             self._api.create("nodes", node)
         except ObjectConflict:
@@ -113,6 +127,7 @@ class Joiner:
         name = machine.node_name
         self._ignore_conflict("csinodes", {"metadata": {"name": name}, "spec": {"drivers": [driver]}})
         self._names[item.id] = name
+        self._reboots[item.id] = item.reboots
         self.joined_at[item.id] = now
 
     def _provision(self) -> None:
@@ -137,6 +152,10 @@ class Joiner:
             delete(plural, name)
         except ObjectNotFound:
             pass  # somebody else was faster
+
+
+def _boot_of(item: EmulatedInstance) -> str:
+    return f"{item.id}-{item.reboots}"
 
 
 def _labels_of_eks(known: Mapping[str, str]) -> dict[str, str]:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from shiplap.aws.tags import CLUSTER
+from shiplap.disruption.repair.repair_policies import RepairPolicy
+from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.cluster_simulator.machines import NodeResources
+from shiplap_lab.emulated_ec2.control import EmulatedInstance
+from shiplap_lab.fakes.signals import FakeClock
+from tests.e2e.joiner import Joiner
 from tests.e2e.programs import BuildFailed
 from tests.e2e.upstream import binaries, karpenter_install, outcomes, suites
 from tests.e2e.upstream.binaries import AWS, CORE, MODULES, Replacement, UpstreamModule
@@ -180,6 +189,41 @@ def test_only_tests_of_it_terminate_first() -> None:
     other = UpstreamTest("disruption", "Drift Budgets should respect budgets for empty drift")
     assert karpenter_install.settings_of(first)["disruption"] == {"terminateFirstSeconds": 600}
     assert "disruption" not in karpenter_install.settings_of(other)
+
+
+def test_tests_of_reboots_find_a_policy_that_reboots_for_their_condition() -> None:
+    test = UpstreamTest("disruption", "Reboot should reboot a node in place when repair matches a reboot policy")
+    (policy,) = msgspec.convert(karpenter_install.settings_of(test)["repairPolicies"], list[RepairPolicy])
+    (flag,) = (flag for flag in suites._core_flags(test) if "reboot" in flag)
+    condition, _, value = flag.removeprefix("-reboot-condition=").partition("=")
+    status, _, reason = value.partition("/")
+    assert (policy.condition, policy.status, policy.action) == (condition, status, "Reboot")
+    assert re.fullmatch(policy.reason, reason)
+
+
+def test_a_machine_that_ec2_reboots_shows_another_boot_once() -> None:
+    server = ApiServer(FakeClock())
+    machine = EmulatedInstance(
+        id="i-1", instance_type="m5.large", zone="us-east-1a", capacity_type="on-demand", ami="ami-1", state="running",
+        launched_at=0.0, private_dns="ip-1", private_ip="10.0.0.1", subnet_id="subnet-1", instance_profile="",
+        tags={CLUSTER: "real"}, user_data="",
+    )  # fmt: skip
+    instances = [machine]
+    ec2: Any = SimpleNamespace(instances=lambda: list(instances))
+    api: Any = server
+    joiner = Joiner(api, ec2, "real", lambda *_: NodeResources({}, {}), "v1.36.3", 1.0)
+    joiner._agree()
+    boots = [server.get("nodes", "ip-1")["status"]["nodeInfo"]["bootID"]]
+    for reboots in (0, 1, 1, 2):
+        instances[:] = [msgspec.structs.replace(machine, reboots=reboots)]
+        ready = {"type": "Ready", "status": "True"}
+        server.patch("nodes", "ip-1", {"status": {"conditions": [ready]}}, strategic=True, subresource="status")
+        joiner._agree()
+        status = server.get("nodes", "ip-1")["status"]
+        boots.append(status["nodeInfo"]["bootID"])
+        was_rebooted = boots[-1] != boots[-2]
+        assert [item["status"] for item in status["conditions"]] == ["False" if was_rebooted else "True"]
+    assert boots == ["i-1-0", "i-1-0", "i-1-1", "i-1-1", "i-1-2"]
 
 
 def test_suites_name_their_module() -> None:

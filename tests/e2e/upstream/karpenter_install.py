@@ -16,6 +16,10 @@ from tests.e2e.upstream.outcomes import UpstreamTest
 
 NODE_ROLE = "KarpenterNodeRole-real"
 _NAMESPACE, _NAME = "kube-system", "karpenter"
+REBOOTED = "AcceleratedHardwareReady"
+"""The condition of nodes that are rebooted, for one of the reasons for which Karpenter's AWS provider does so."""
+
+_REBOOT_POLICY = {"condition": REBOOTED, "reason": ".*XID46.*", "tolerated": "10m", "action": "Reboot"}
 _TERMINATE_FIRST_S = 600
 _RESERVED_ENIS = "CNITests should set maxPods when reservedENIs is set"
 
@@ -30,6 +34,8 @@ def settings_of(test: UpstreamTest) -> dict[str, Any]:
         settings["minValuesPolicy"] = _min_values_policy(test)
         if test.name == _RESERVED_ENIS:
             settings["reservedENIs"] = 1
+    if test.name.startswith("Reboot "):
+        settings["repairPolicies"] = [_REBOOT_POLICY]
     if _terminates_first(test):
         settings["disruption"] = {"terminateFirstSeconds": _TERMINATE_FIRST_S}
     return settings | {"nodeRoles": roles}

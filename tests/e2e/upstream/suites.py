@@ -270,7 +270,8 @@ def _run(world: World, folder: Path, test: UpstreamTest, limit_s: float) -> Outc
 def _core_flags(test: UpstreamTest) -> list[str]:
     pool = "nodepool-of-two-cpus.yaml" if test.name.startswith("CapacityBuffer ") else "nodepool.yaml"
     flags = [f"-default-nodeclass={HERE / 'ec2nodeclass.yaml'}", f"-default-nodepool={HERE / pool}"]
-    return [*flags, "-repair-condition=StorageReady=False"]
+    rebooted = f"-reboot-condition={karpenter_install.REBOOTED}=False/NvidiaXID46Error"
+    return [*flags, "-repair-condition=StorageReady=False", rebooted]
 
 
 def _specs(report: Path) -> Iterator[dict[str, object]]:
