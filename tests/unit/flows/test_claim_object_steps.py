@@ -69,6 +69,22 @@ def finalizers(stage: Stage, plural: str, name: str) -> list[str]:
     return list(item["metadata"].get("finalizers", []))
 
 
+def test_an_object_goes_although_somebody_has_written_to_it_since_it_was_read(stage: Stage) -> None:
+    read = stored(stage, "c1", [OTHER, FINALIZER])
+    stage.server.patch("nodeclaims", "c1", {"metadata": {"labels": {"team": "a"}, "finalizers": [FINALIZER]}})
+    take(stage, deleted=(read,))
+    assert stage.server.list("nodeclaims").items == []
+
+
+def test_another_object_of_the_same_name_stays(stage: Stage) -> None:
+    read = stored(stage, "c1", [FINALIZER])
+    stage.server.patch("nodeclaims", "c1", {"metadata": {"finalizers": []}})
+    stage.server.delete("nodeclaims", "c1")
+    stored(stage, "c1", [FINALIZER], uid="another")
+    take(stage, deleted=(read,))
+    assert found(stage, "c1")["metadata"]["finalizers"] == [FINALIZER]
+
+
 def test_an_ending_object_is_deleted_and_stays_for_its_finalizer(stage: Stage) -> None:
     take(stage, ending=(stored(stage, "c1", [FINALIZER]),))
     metadata = found(stage, "c1")["metadata"]

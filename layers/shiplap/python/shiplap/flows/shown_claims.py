@@ -94,7 +94,18 @@ def _steps(changes: ClaimObjectChanges, settings: ClusterSettings, context: Flow
 
 
 def _delete(cluster: ClusterApi, item: RawObject) -> None:
-    """Let an object go that shows no claim. The finalizer goes first: our own deletion is not to seem a user's."""
+    """Let an object go that shows no claim, also if somebody writes to it all the time. Raises ClusterError."""
+    try:
+        _let_go(cluster, item)
+    except ObjectConflict:
+        metadata = item["metadata"]
+        found = cluster.node_claim_object(metadata["name"])
+        if found is not None and found["metadata"]["uid"] == metadata["uid"]:
+            _let_go(cluster, found)
+
+
+def _let_go(cluster: ClusterApi, item: RawObject) -> None:
+    """Remove the finalizer, then delete: our own deletion is not to seem a user's."""
     from shiplap.manifests.live.nodeclaim_objects import FINALIZER, finalizers_of  # noqa: PLC0415 - as above
 
     metadata, kept = item["metadata"], finalizers_of(item)
