@@ -201,6 +201,26 @@ def test_tests_of_reboots_find_a_policy_that_reboots_for_their_condition() -> No
     assert re.fullmatch(policy.reason, reason)
 
 
+@pytest.mark.parametrize(
+    ("name", "verdict", "left", "reusable"),
+    [
+        ("Drift should x", PASSED, [], True),
+        ("Drift should x", PASSED, [{}], False),
+        ("Drift should x", FAILED, [], False),
+        ("Repair repairs x", PASSED, [], False),
+        ("Reboot should x", PASSED, [], False),
+        ("TerminateFirst terminates first when repairing x", PASSED, [], False),
+    ],
+)
+def test_a_test_of_disruption_leaves_its_cluster_to_the_next_unless_nodes_were_sick(
+    name: str, verdict: str, left: list[Any], reusable: bool
+) -> None:
+    api = SimpleNamespace(list=lambda _plural: SimpleNamespace(items=left))
+    world: Any = SimpleNamespace(joiner=SimpleNamespace(failure=None), api=api)
+    test = UpstreamTest("disruption", name)
+    assert suites._is_reusable(world, test, Outcome(test, verdict, 1.0)) is reusable
+
+
 def test_a_machine_that_ec2_reboots_shows_another_boot_once() -> None:
     server = ApiServer(FakeClock())
     machine = EmulatedInstance(

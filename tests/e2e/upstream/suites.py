@@ -128,7 +128,7 @@ class Cluster:
     """A world for tests, one after the other.
 
     The next test gets another world where it needs other settings, or one of the core's has failed or launched nodes.
-    The AWS provider's share a cluster as long as they leave nothing behind.
+    The AWS provider's, and the core's of disruption that pass, share a cluster as long as they leave nothing behind.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -181,11 +181,18 @@ def _is_reusable(world: World, test: UpstreamTest, outcome: Outcome) -> bool:
     """Tests of the AWS provider clean up, and mostly do so when they fail. Without a joiner no node joins any more."""
     if world.joiner.failure is not None:
         return False
-    if module_of(test.suite) is AWS:
+    if test.suite == "disruption" and (outcome.verdict != PASSED or _makes_nodes_sick(test)):
+        return False
+    if test.suite == "disruption" or module_of(test.suite) is AWS:
         return not any(
             world.api.list(plural).items for plural in ("nodes", "nodeclaims", "nodepools", "ec2nodeclasses")
         )
     return outcome.verdict == PASSED and not world.launched()
+
+
+def _makes_nodes_sick(test: UpstreamTest) -> bool:
+    """Three sick nodes of an AMI within an hour stop its repairs, and all tests use one AMI."""
+    return test.name.startswith(("Repair ", "Reboot ")) or "repairing" in test.name
 
 
 @contextmanager
