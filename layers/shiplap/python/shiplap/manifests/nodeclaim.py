@@ -10,7 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.errors import ConditionFailed
-from shiplap.kubernetes.names import namespaced_name
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of, namespaced_name
 from shiplap.kubernetes.objects import Pod, Taint
 from shiplap.manifests.custom_resources import RequirementSpec
 
@@ -249,6 +250,26 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def known_instance(self) -> LaunchedInstance:
         """Its instance, or one of empty fields while it has none."""
         return self.instance if self.instance is not None else _NO_INSTANCE
+
+    @property
+    def launched_labels(self) -> dict[str, str]:
+        """The known type, zone and capacity type of its instance, as labels."""
+        launched = {
+            labels.INSTANCE_TYPE: self.known_instance.type,
+            labels.ZONE: self.known_instance.zone,
+            labels.CAPACITY_TYPE: self.known_instance.capacity_type,
+        }
+        return {key: value for key, value in launched.items() if value}
+
+    @property
+    def node_labels(self) -> dict[str, str]:
+        """The labels that its node will have whichever of its types is launched."""
+        return {
+            **self.plan.labels,
+            **labels.of_pool(self.plan.node_pool),
+            labels.NODE_CLASS: label_value_of(self.plan.node_class),
+            **self.launched_labels,
+        }
 
     @property
     def is_standalone(self) -> bool:

@@ -16,7 +16,6 @@ from shiplap.flows.claim_updates import facts, release_pilot
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import learn
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, RawObject, Taint, is_ready
 from shiplap.kubernetes.quantity import format_resources, parse_resources
 from shiplap.kubernetes.taints import is_ephemeral, with_lacking
@@ -76,7 +75,7 @@ def open_to_pods(claim: NodeClaim, node: Node, context: FlowContext) -> Node:
     """
     if is_registered(node):
         return node
-    added = {**_node_labels(claim), labels.REGISTERED: "true"}
+    added = {**claim.node_labels, labels.NODE_CLAIM: claim.name, labels.REGISTERED: "true"}
     owner = object_reference(claim) if claim.is_standalone and not node.metadata.owner_references else None
     taints = partial(_node_taints, claim)
     return update_node(node, added, claim.plan.annotations, taints, context, owner=owner)
@@ -146,19 +145,6 @@ def is_registered(node: Node) -> bool:
 def is_unregistered(node: Node) -> bool:
     """True if the node bears the taint that it starts with."""
     return any(taint.key == labels.UNREGISTERED_TAINT for taint in node.spec.taints)
-
-
-def _node_labels(claim: NodeClaim) -> dict[str, str]:
-    """The claim's labels and what the launch settled; the claim's own win."""
-    settled = {
-        **labels.of_pool(claim.plan.node_pool),
-        labels.NODE_CLAIM: claim.name,
-        labels.NODE_CLASS: label_value_of(claim.plan.node_class),
-        labels.CAPACITY_TYPE: claim.known_instance.capacity_type,
-        labels.INSTANCE_TYPE: claim.known_instance.type,
-        labels.ZONE: claim.known_instance.zone,
-    }
-    return {**{key: value for key, value in settled.items() if value}, **claim.plan.labels}
 
 
 def _node_taints(claim: NodeClaim, node: Node) -> list[Taint]:

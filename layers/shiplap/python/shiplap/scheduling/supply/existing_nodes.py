@@ -132,7 +132,7 @@ def _existing_node_of(
     known = meta.labels
     if claim is not None and known.get(labels.REGISTERED) != "true":
         # Registration adds what no kubelet knows. A pod that asks for it got a second node meanwhile.
-        known = {**known, **_certain_labels(claim)}
+        known = {**known, **claim.node_labels}
         taints = _with_taints_of(claim, node, taints)
     existing = ExistingNode(meta.name, initialized, known, taints, allocatable)
     if claim is not None and claim.state not in (ClaimState.INITIALIZED, ClaimState.DISRUPTING):
@@ -147,7 +147,7 @@ def _is_starting(node: Node, now: float) -> bool:
 
 
 def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None, *, is_closed: bool) -> ExistingNode:
-    certain = _certain_labels(claim)
+    certain = claim.node_labels
     possible = Requirements.of(claim.plan.requirements).and_(Requirements.of_labels(certain).values())
     types = _possible_types(claim, template) if template is not None else ()
     net = _net_allocatable(claim, template, types, is_closed=is_closed) if template is not None and types else None
@@ -166,30 +166,10 @@ def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None
     )
 
 
-def _certain_labels(claim: NodeClaim) -> dict[str, str]:
-    """Return the labels that the node of a claim will have whichever of the types is launched."""
-    return {
-        **claim.plan.labels,
-        **labels.of_pool(claim.plan.node_pool),
-        labels.NODE_CLASS: label_value_of(claim.plan.node_class),
-        **_launched_labels(claim),
-    }
-
-
 def _with_taints_of(claim: NodeClaim, node: Node, taints: Sequence[Taint]) -> tuple[Taint, ...]:
     """Return a node's taints with those that registration adds."""
     is_kept = node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) == "true"
     return with_lacking(taints, () if is_kept else claim.plan.taints)
-
-
-def _launched_labels(claim: NodeClaim) -> dict[str, str]:
-    """Return the known type, zone and capacity type of a claim's instance, as labels."""
-    launched = {
-        labels.INSTANCE_TYPE: claim.known_instance.type,
-        labels.ZONE: claim.known_instance.zone,
-        labels.CAPACITY_TYPE: claim.known_instance.capacity_type,
-    }
-    return {key: value for key, value in launched.items() if value}
 
 
 def _possible_types(claim: NodeClaim, template: NodeClaimTemplate) -> tuple[int, ...]:
@@ -228,7 +208,7 @@ def _net_allocatable(claim: NodeClaim, template: NodeClaimTemplate, types: Seque
         counted = table.axis.vector(claim.plan.allocatable)[None, :]
     else:
         counted = table.axis.matrix([assumed_allocatable(table.types[index], claim) for index in types])
-    possible = Requirements.of(claim.plan.requirements).and_(Requirements.of_labels(_launched_labels(claim)).values())
+    possible = Requirements.of(claim.plan.requirements).and_(Requirements.of_labels(claim.launched_labels).values())
     daemons = 0 if is_closed else template.daemons_of_types(types, possible)
     net: Ints = (counted - daemons).min(axis=0)
     attached = [column for column, name in enumerate(table.axis.names) if name.startswith(ATTACHED)]
