@@ -7,6 +7,7 @@ import sys
 from shiplap.errors import InvalidInput
 from shiplap.printable import printable
 from shiplap_cdk.nodejs import require_nodejs
+from shiplap_cdk.shipped_files import install_of
 
 
 def main() -> int:
@@ -21,7 +22,7 @@ def main() -> int:
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0].startswith("shiplap"):
             raise
-        told = f"{missing.name} is not installed: pip install 'shiplap[cdk]' in this environment"
+        told = f"{missing.name} is not installed in this environment: {install_of('cdk')}"
         print(printable(told), file=sys.stderr)  # noqa: T201
         return 2
     return synthesise()

@@ -1,9 +1,13 @@
-"""Files that the wheel carries beside the code: at the root of a checkout, in the wheel within this package."""
+"""Tells what the wheel carries beside the code, at the root of a checkout or within this package, and its extras."""
 
 from __future__ import annotations
 
 import os
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 _IN_WHEEL = Path(__file__).resolve().parent / "shipped"
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -37,3 +41,20 @@ def rbac_manifests() -> list[Path]:
     """Return the RBAC manifests that are shipped, and the kustomization of them."""
     docs = shipped("docs/kustomization.yaml").parent
     return sorted(path for pattern in ("kustomization.yaml", "rbac*.yaml") for path in docs.glob(pattern))
+
+
+def install_of(extra: str) -> str:
+    """Return the command that installs an extra: from the wheel that runs, as no package index has Shiplap."""
+    source = _source()
+    if "dir_info" in source:
+        return "`make setup` in the checkout"
+    return f"pip install 'shiplap[{extra}] @ {source.get('url', 'file:///path/to/WHEEL')}'"
+
+
+def _source() -> dict[str, Any]:
+    """The place that this installation came from, as PEP 610 records it; nothing where no installer wrote it."""
+    try:
+        written = distribution("shiplap").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return {}
+    return msgspec.json.decode(written, type=dict[str, Any]) if written else {}

@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from shiplap import __version__
 from shiplap.errors import InvalidInput
+from shiplap_cdk.shipped_files import install_of
 from shiplap_cli.aws_options import asking_aws
 from shiplap_cli.command_entry import CommandEntry
 from shiplap_cli.command_list import COMMANDS
@@ -186,7 +187,7 @@ def _extra_told(path: str, entry: CommandEntry) -> Iterator[None]:
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] in _OURS:
             raise
-        reason = f"needs {missing.name}, which is not installed: pip install 'shiplap[{entry.wheel_extra}]'"
+        reason = f"needs {missing.name}, which is not installed: {install_of(entry.wheel_extra)}"
         raise InvalidInput(path, reason) from missing
 
 

@@ -48,9 +48,11 @@ def _answer(arguments: list[str]) -> int:
             return _left()
         raise
     except OSError as error:  # for example a full disk behind standard output
-        where = f"{error.filename}: " if error.filename else "the answer could not be written: "
+        # Clients of HTTP raise errors of this kind, too: they have no number, and standard output is in order.
+        is_output = error.errno is not None and not error.filename
+        where = "the answer could not be written: " if is_output else f"{error.filename}: " if error.filename else ""
         fail(where + (error.strerror or str(error)))
-        if error.filename:
+        if not is_output:
             return 2
         sys.stdout = None  # what is still buffered would fail once more at exit
         return 1

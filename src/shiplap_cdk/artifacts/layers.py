@@ -32,7 +32,7 @@ import shiplap
 from shiplap.errors import ShiplapError
 from shiplap.settings import Settings
 from shiplap_cdk.artifacts import library_source, service_models
-from shiplap_cdk.shipped_files import shipped, work_folder
+from shiplap_cdk.shipped_files import install_of, shipped, work_folder
 
 BUILD = work_folder("layers")
 REQUIREMENTS = shipped("requirements/lambda.txt")
@@ -237,7 +237,7 @@ def _uv() -> Sequence[str]:
         return (sys.executable, "-m", "uv")
     found = shutil.which("uv")
     if found is None:
-        raise ShiplapError("layer dependencies: uv is needed to install them: `pip install 'shiplap[cdk]'`")
+        raise ShiplapError(f"layer dependencies: uv is needed to install them: {install_of('cdk')}")
     return (found,)
 
 

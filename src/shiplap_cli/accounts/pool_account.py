@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from difflib import get_close_matches
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
@@ -18,6 +19,7 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.supply.limits import HOURLY, NODES, PoolLimits
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap_cli.accounts.pod_account import pod_account_of
 from shiplap_cli.money import Money, hour_and_month
 from shiplap_cli.output import Printed
@@ -89,13 +91,18 @@ def pool_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
         hourly=money.of_nodes(own).hourly,
         estimated=money.of_nodes(own).estimated,
         left=_limits_left(templates[0].limits) if templates else {},
-        tiers=tuple(TierAccount(item.tier.index, len(set(item.table.row_type)), item.blocked) for item in templates),
+        tiers=tuple(TierAccount(item.tier.index, _number_of_types(item), item.blocked) for item in templates),
         launches=dict(sorted(Counter(claim.launch.instance_type for claim in claims).items())),
         launched_hourly=money.of_launches(claims).hourly,
         launched_estimated=money.of_launches(claims).estimated,
         passed_over=tuple(sorted(passed)),
         away=tuple(_unplaced_pods(snapshot, decided, name)),
     )
+
+
+def _number_of_types(template: NodeClaimTemplate) -> int:
+    """The instance types with an offering that requirements allow."""
+    return len(set(template.table.row_type[np.isfinite(template.row_prices)]))
 
 
 def _limits_left(budget: PoolLimits) -> dict[str, str]:

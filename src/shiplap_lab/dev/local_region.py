@@ -198,7 +198,7 @@ class LocalRegion:
 
     def disrupt(self, cluster: str) -> None:
         """Let a minute's functions look at a cluster now: what one begins, the sweep carries on."""
-        _invoke(self._functions, self._deployed.functions["disrupt"], {"cluster": cluster}, wait=False)
+        invoke(self._functions, self._deployed.functions["disrupt"], {"cluster": cluster}, wait=False)
         sweep = {"kind": "sweep", "cluster": cluster}
         self._sqs.send_message(
             QueueUrl=self._deployed.provisioning_queue_url, MessageBody=msgspec.json.encode(sweep).decode()
@@ -206,11 +206,11 @@ class LocalRegion:
 
     def watch(self, cluster: str) -> None:
         """Begin a watch, as the schedule does every few minutes on AWS. One that dies is repeated twice."""
-        _invoke(self._functions, self._deployed.functions["watch"], {"cluster": cluster}, wait=False)
+        invoke(self._functions, self._deployed.functions["watch"], {"cluster": cluster}, wait=False)
 
     def read_catalog(self) -> None:
         """Let types, prices and offerings be read again, as the schedule does every hour on AWS."""
-        _invoke(self._functions, self._deployed.functions["catalog"], {}, wait=False)
+        invoke(self._functions, self._deployed.functions["catalog"], {}, wait=False)
 
     def widget(self) -> str:
         """The dashboard's widget as the clusters are now. Raises ShiplapError."""
@@ -294,7 +294,7 @@ class LocalRegion:
         announce_session(aws.state, aws.environment() | elsewhere, self._deployed.bucket, endpoints)
         self._tell("reading what EC2 sells")
         self._functions = functions = aws.client("lambda")
-        _invoke(functions, self._deployed.functions["catalog"], {})
+        invoke(functions, self._deployed.functions["catalog"], {})
         self._start_clusters(CatalogHardware(catalog, lambda kind, ami: node_memory(self._memory, kind, ami)))
         for cluster in self._scenario.clusters:
             self.watch(cluster.name)
@@ -389,13 +389,18 @@ _INTERRUPTIONS: dict[InterruptionKind, str] = {
 }
 
 
-def _invoke(client: Any, function: str, payload: dict[str, str], *, wait: bool = True) -> bytes:
-    """Call a function as its schedule would; its answer. Raises ShiplapError when it was waited for and failed."""
-    answer = client.invoke(
-        FunctionName=function,
-        InvocationType="RequestResponse" if wait else "Event",
-        Payload=msgspec.json.encode(payload),
-    )
+def invoke(client: Any, function: str, payload: dict[str, str], *, wait: bool = True) -> bytes:
+    """Call a function as its schedule would; its answer. Raises ShiplapError if it fails, or does not answer."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as boto3 above
+
+    try:
+        answer = client.invoke(
+            FunctionName=function,
+            InvocationType="RequestResponse" if wait else "Event",
+            Payload=msgspec.json.encode(payload),
+        )
+    except (BotoCoreError, ClientError) as error:
+        raise ShiplapError(f"function {function} did not answer: {error}") from error
     if answer.get("FunctionError"):
         raise ShiplapError(f"function {function} failed: {answer['Payload'].read().decode()}")
     return bytes(answer["Payload"].read())

@@ -79,7 +79,7 @@ class Process:
 
     def _said(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
-        return f"{self.log} ends with:\n" + "\n".join(lines)
+        return f"{self.log} ends with:\n" + "\n".join(lines) if lines else f"{self.log} is empty"
 
 
 def main(command: Sequence[str]) -> int:

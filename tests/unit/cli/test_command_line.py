@@ -9,13 +9,17 @@ import os
 import subprocess
 import sys
 from functools import partial
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
+from botocore.exceptions import ReadTimeoutError
 
-from shiplap_cli import lazy_commands
+from shiplap_cdk import shipped_files
+from shiplap_cdk.shipped_files import install_of
+from shiplap_cli import lazy_commands, main
 from shiplap_cli.command_list import COMMANDS
 from shiplap_cli.commands.install import template
 from shiplap_cli.main import run
@@ -186,6 +190,17 @@ def test_a_closed_stream_is_no_traceback(closed: str, arguments: str, code: int,
     assert (done.returncode, done.stderr) == (code, said)
 
 
+def test_a_request_without_an_answer_is_not_blamed_on_the_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> int:
+        raise ReadTimeoutError(endpoint_url="http://localhost/functions")
+
+    monkeypatch.setattr(main, "_invoke", fails)
+    assert run(["status"]) == 2
+    assert capsys.readouterr().err == 'shiplap: Read timeout on endpoint URL: "http://localhost/functions"\n'
+
+
 def test_a_file_that_cannot_be_made_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lab", "simulate", "mixed", "--trace", "/nowhere/trace.jsonl"]) == 2
     assert capsys.readouterr().err == "shiplap: /nowhere/trace.jsonl: No such file or directory\n"
@@ -255,11 +270,28 @@ def test_a_package_of_an_extra_that_is_not_installed_is_told(
         raise ModuleNotFoundError("No module named 'moto.ec2'", name="moto.ec2")
 
     monkeypatch.setattr(lazy_commands, "importlib", SimpleNamespace(import_module=missing))
+    monkeypatch.setattr(
+        shipped_files,
+        "distribution",
+        lambda _: SimpleNamespace(read_text=lambda _: '{"url": "file:///tmp/a.whl", "archive_info": {}}'),
+    )
     told = shiplap.error(*command.split())
 
-    assert f"{command}: needs moto.ec2, which is not installed: pip install 'shiplap[{extra}]'" in told
+    command_line = f"needs moto.ec2, which is not installed: pip install 'shiplap[{extra}] @ file:///tmp/a.whl'"
+    assert f"{command}: {command_line}" in told
     helped = " ".join(shiplap.page(*command.split(), "--help").split())
-    assert f"It needs moto.ec2, which is not installed: pip install 'shiplap[{extra}]'" in helped
+    assert f"It {command_line}" in helped
+
+
+def test_an_extra_of_an_installation_that_no_installer_noted_is_told_without_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    for found in (absent, lambda _: SimpleNamespace(read_text=lambda _: None)):
+        monkeypatch.setattr(shipped_files, "distribution", found)
+        assert install_of("cdk") == "pip install 'shiplap[cdk] @ file:///path/to/WHEEL'"
 
 
 def test_a_package_that_a_command_misses_while_it_runs_is_told(

@@ -22,6 +22,7 @@ from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.options import Sources
 from tests.commands import Shiplap, listed
 from tests.unit.cli.planned_files import CATALOG, POOL, pod
+from tests.unit.manifests.manifest_samples import changed
 
 ZONE = "topology.kubernetes.io/zone"
 HERE = {
@@ -239,10 +240,17 @@ def test_a_pool(files: Path, shiplap: Shiplap) -> None:
     account = shiplap.json("explain", "pool", "default", *from_files(files), code=1)
     assert (account["pool"], account["nodeClass"]) == ("default", "default")
     assert sum(account["launches"].values()) >= 1
-    assert account["tiers"][0]["instanceTypes"] >= 1
+    assert account["tiers"][0]["instanceTypes"] == len(CATALOG["instanceTypes"])
     assert any(entry["pod"] == "web/huge" and entry["text"] for entry in account["away"])
     page = shiplap.page("explain", "pool", "default", *from_files(files), code=1)
     assert "web/huge has no place; tier 0: " in page
     assert "there is no NodePool defalt; known are default" in shiplap.error(
         "explain", "pool", "defalt", *from_files(files)
     )
+
+
+def test_a_pool_counts_the_instance_types_that_it_may_launch(files: Path, shiplap: Shiplap) -> None:
+    one = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [CATALOG["instanceTypes"][0]["name"]]}
+    (files / "pools.json").write_text(listed(changed(POOL, "spec.template.spec.requirements", [one])))
+    account = shiplap.json("explain", "pool", "default", *from_files(files), code=1)
+    assert [tier["instanceTypes"] for tier in account["tiers"]] == [1]

@@ -279,7 +279,7 @@ def test_a_node_that_is_none_is_one_line(command: str, program: str, said: str, 
 @pytest.mark.parametrize(
     ("missing", "code", "said"),
     [
-        ("aws_cdk", 2, "aws_cdk is not installed: pip install 'shiplap[cdk]' in this environment\n"),
+        ("aws_cdk", 2, "aws_cdk is not installed in this environment: `make setup` in the checkout\n"),
         ("shiplap_cdk.synthesis", 1, "ModuleNotFoundError: import of shiplap_cdk.synthesis halted"),
     ],
     ids=["a package of the extra", "a module of our own, which is a defect"],

@@ -46,7 +46,7 @@ def template(
     """Write the stack as a plain CloudFormation template, the assets that it needs, and the RBAC manifests.
 
     It is the stack that `cdk deploy` would make, but for the bucket of the assets. It needs Node.js, on which the CDK
-    runs, and `pip install 'shiplap[cdk]'`; whoever deploys what it writes needs neither. AWS is not asked.
+    runs, and the extra `cdk` of the wheel; whoever deploys what it writes needs neither. AWS is not asked.
 
     Example: shiplap install template --to build/stack --bucket my-assets
     """
