@@ -1,4 +1,4 @@
-"""This checkout's CDK app, which cdk.json names: `npx cdk deploy`. With the wheel it is `python -m shiplap_cdk`."""
+"""This checkout's CDK app, which cdk.json names: `npx aws-cdk deploy`. With the wheel it is `python -m shiplap_cdk`."""
 
 from __future__ import annotations
 

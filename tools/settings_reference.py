@@ -55,10 +55,16 @@ def keys(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _below(path: str, reference: str, known: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name, part in known[reference.rpartition("/")[2]].get("properties", {}).items():
         key = f"{path}.{name}" if path else name
-        yield key, part
+        yield key, _with_choices(part, known)
         inner, sign = _inner(part)
         if inner:
             yield from _below(key + sign, inner, known)
+
+
+def _with_choices(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The key with the words of the enumeration that it refers to, if it does."""
+    named = (known.get(way.get("$ref", "").rpartition("/")[2], {}) for way in _ways(part))
+    return next(({**part, "anyOf": [found]} for found in named if "enum" in found), part)
 
 
 def _inner(part: Mapping[str, Any]) -> tuple[str, str]:

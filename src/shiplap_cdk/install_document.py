@@ -238,7 +238,7 @@ def inspect_install(path: Path) -> ReadInstall:
 def _document_in(path: Path) -> Document:
     """The one document of a file. Raises InvalidInput."""
     if not _is_there(path):
-        wanted = "`shiplap init` writes a first one; or name another (--settings, or `npx cdk -c settings=PATH`)"
+        wanted = "`shiplap init` writes a first one; or name another (--settings, or `npx aws-cdk -c settings=PATH`)"
         raise InvalidInput(str(path), f"does not exist; {wanted}")
     try:
         found = read_documents(path)

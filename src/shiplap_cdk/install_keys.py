@@ -227,7 +227,10 @@ class ClusterDocument(_Part, frozen=True):
     ] = "auto"
     preference_policy: Annotated[
         str,
-        _key("`Respect`: preferences bind until a pod cannot be placed. `Ignore`.", choices=("Respect", "Ignore")),
+        _key(
+            "`Respect`: preferences bind until a pod cannot be placed. `Ignore`: they never bind.",
+            choices=("Respect", "Ignore"),
+        ),
     ] = "Respect"
     min_values_policy: Annotated[
         str,

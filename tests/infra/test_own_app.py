@@ -64,7 +64,7 @@ def test_the_package_names_what_it_offers() -> None:
 
 
 def test_a_mistake_stops_the_apps_own_command_with_one_line_for_each(tmp_path: Path) -> None:
-    """`npx cdk synth` runs `python -m infra.app`: what it prints and its exit code are the user's answer."""
+    """`npx aws-cdk synth` runs `python -m infra.app`: what it prints and its exit code are the user's answer."""
     (tmp_path / "nodes.yaml").write_text(
         (MANIFESTS / "nodes.yaml").read_text().replace("operator: In", "operator: Inn")
     )

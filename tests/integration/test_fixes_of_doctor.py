@@ -338,7 +338,7 @@ def test_a_mapping_that_was_deleted_is_made_again(account: Account) -> None:
     function, others_of = "interrupt", ("schedule", "lifecycle")
     before, others = _mapping(account, function), [_mapping(account, name)["UUID"] for name in others_of]
     account.client("lambda").delete_event_source_mapping(UUID=before["UUID"])
-    account.run("npx cdk deploy")
+    account.run("npx aws-cdk deploy")
     wrong = account.found("event sources", function)
     assert wrong.verdict is CheckVerdict.FAILED, "an unchanged template is no change"
     account.mend(wrong)

@@ -276,7 +276,7 @@ def test_it_writes_what_fits_the_only_cluster(aws: None, shiplap: Shiplap, tmp_p
     assert f"wrote {tmp_path / 'shiplap.yaml'}" in page
     assert page.splitlines()[-3:] == [
         "  shiplap doctor --before-deploy",
-        "  npx cdk deploy",
+        "  npx aws-cdk deploy",
         "  kubectl apply -f docs/rbac.yaml",
     ]
     install = read(tmp_path / "shiplap.yaml")

@@ -182,15 +182,15 @@ def test_the_subscription_of_the_install_itself_takes_no_room(account: Account) 
 def test_a_bootstrap_under_another_qualifier_is_named_and_both_remedies_mend_it(account: Account) -> None:
     account.client("ssm").delete_parameter(Name="/cdk-bootstrap/hnb659fds/version")
     (item,) = wrong(account)
-    assert (item.says, item.fix) == ("this account and Region are not bootstrapped", "npx cdk bootstrap")
+    assert (item.says, item.fix) == ("this account and Region are not bootstrapped", "npx aws-cdk bootstrap")
 
     account.bootstrap("corp")
     (item,) = wrong(account)
     assert item.says == "is bootstrapped under corp, and shiplap.yaml asks for hnb659fds"
-    assert item.fix == "`bootstrapQualifier: corp` in shiplap.yaml, or npx cdk bootstrap"
+    assert item.fix == "`bootstrapQualifier: corp` in shiplap.yaml, or npx aws-cdk bootstrap"
     assert wrong(account, account.plan(bootstrapQualifier="corp")) == []
     (item,) = wrong(account, account.plan(bootstrapQualifier="team"))
-    assert item.fix.endswith("or npx cdk bootstrap --qualifier team")
+    assert item.fix.endswith("or npx aws-cdk bootstrap --qualifier team")
     account.bootstrap("hnb659fds")
     assert wrong(account) == []
 

@@ -47,7 +47,8 @@ _README = """\
   }}
   ```
 
-* Apply the RBAC manifests in `rbac/` to each cluster.
+* Apply `rbac/rbac.yaml` to each cluster; with `manifests: cluster`, `rollouts` or `deletionCosts` in shiplap.yaml also
+  the manifest in `rbac/` of that name.
 
 Differences from the CloudFormation stack:
 
@@ -65,7 +66,7 @@ The way out:
    profile and access entry, must stay until its node is gone.
 3. `terraform state rm` for each address in the output `retained`, then `terraform destroy`.
 4. Delete what was retained: the tables, the bucket, the identities of nodes. The RBAC manifests go with
-   `kubectl delete -f rbac/`.
+   `kubectl delete --ignore-not-found -f`.
 """
 
 

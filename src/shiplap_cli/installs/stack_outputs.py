@@ -16,12 +16,12 @@ _EVENTS = "`aws cloudformation describe-stack-events --stack-name {stack}` says 
 # By https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_Stack.html. The CDK deletes a stack in the
 # states ROLLBACK_COMPLETE and ROLLBACK_FAILED before it makes it anew; in CREATE_FAILED it does not.
 _INCOMPLETE = {
-    "REVIEW_IN_PROGRESS": "has a change set that nobody has executed: run `npx cdk deploy`",
+    "REVIEW_IN_PROGRESS": "has a change set that nobody has executed: run `npx aws-cdk deploy`",
     "CREATE_IN_PROGRESS": f"is being made: {_WAIT}",
     "CREATE_FAILED": f"{_FAILED}: {_EVENTS}; run `aws cloudformation delete-stack --stack-name {{stack}}`, then deploy",
     "ROLLBACK_IN_PROGRESS": f"{_FAILED} and is being undone: {_WAIT}",
-    "ROLLBACK_FAILED": f"{_FAILED}: {_EVENTS}; `npx cdk deploy` deletes it and makes it anew",
-    "ROLLBACK_COMPLETE": f"{_FAILED}: {_EVENTS}; `npx cdk deploy` deletes it and makes it anew",
+    "ROLLBACK_FAILED": f"{_FAILED}: {_EVENTS}; `npx aws-cdk deploy` deletes it and makes it anew",
+    "ROLLBACK_COMPLETE": f"{_FAILED}: {_EVENTS}; `npx aws-cdk deploy` deletes it and makes it anew",
     "DELETE_IN_PROGRESS": f"is being deleted: {_WAIT}",
 }
 

@@ -165,7 +165,7 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             "queues",
             "failed",
             "events.amazonaws.com",
-            "no rule sends to it: run `npx cdk deploy --revert-drift`",
+            "no rule sends to it: run `npx aws-cdk deploy --revert-drift`",
         ),
         (
             {

@@ -121,11 +121,11 @@ def test_a_stack_that_is_not_in_this_region(command: str, shiplap: Shiplap, monk
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        ("REVIEW_IN_PROGRESS", "a change set that nobody has executed: run `npx cdk deploy`"),
+        ("REVIEW_IN_PROGRESS", "a change set that nobody has executed: run `npx aws-cdk deploy`"),
         ("CREATE_IN_PROGRESS", "wait for its end"),
         ("CREATE_FAILED", "aws cloudformation delete-stack --stack-name Shiplap"),
         ("ROLLBACK_IN_PROGRESS", "wait for its end"),
-        ("ROLLBACK_FAILED", "`npx cdk deploy` deletes it and makes it anew"),
+        ("ROLLBACK_FAILED", "`npx aws-cdk deploy` deletes it and makes it anew"),
         ("ROLLBACK_COMPLETE", "describe-stack-events --stack-name Shiplap` says why"),
         ("DELETE_IN_PROGRESS", "is being deleted"),
         ("UPDATE_COMPLETE", "not an install of Shiplap"),

@@ -185,7 +185,7 @@ def _fix_of_policy(client: Client, deployment: Deployment, url: str, queue: str)
     except FAILURES as error:
         return by_hand(f"its rules cannot be listed: {error}; allow it, and run this again")
     if not rules:
-        return by_hand("no rule sends to it: run `npx cdk deploy --revert-drift`, and then this again")
+        return by_hand("no rule sends to it: run `npx aws-cdk deploy --revert-drift`, and then this again")
     return fixes.let_rules_send(url, queue, rules)
 
 

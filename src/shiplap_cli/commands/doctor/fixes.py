@@ -66,7 +66,7 @@ def move_forward(release: int) -> Fix:
 
 def make_mapping_again(function: str) -> Fix:
     """Take the mapping out of the stack, which knows only the deleted one, and make it again."""
-    return _run(f"npx cdk deploy -c {WITHOUT_MAPPING}={function}", "npx cdk deploy")
+    return _run(f"npx aws-cdk deploy -c {WITHOUT_MAPPING}={function}", "npx aws-cdk deploy")
 
 
 def enable_mapping(uuid: str) -> Fix:
@@ -180,7 +180,7 @@ def grant_rights(file: str) -> Fix:
 
 def bootstrap(qualifier: str = "") -> Fix:
     """Make what the CDK needs once in each account and Region, under its own qualifier or another one."""
-    return _run(f"npx cdk bootstrap --qualifier {qualifier}" if qualifier else "npx cdk bootstrap")
+    return _run(f"npx aws-cdk bootstrap --qualifier {qualifier}" if qualifier else "npx aws-cdk bootstrap")
 
 
 def make_service_linked_role(service: str) -> Fix:

@@ -178,7 +178,7 @@ def prerequisite_checks(client: Client, plan: PlannedInstall, now: float) -> Ite
 def app(folder: Path) -> Iterator[CheckResult]:
     """Check that the CDK's command line finds an app in the folder that it is started in; a template needs none."""
     if not (folder / "cdk.json").exists():
-        says = "this folder has no cdk.json, so that `npx cdk` would answer `--app is required`"
+        says = "this folder has no cdk.json, so that `npx aws-cdk` would answer `--app is required`"
         yield CheckReporter("app").warning("cdk.json", says, by_hand("`shiplap init` writes it"))
 
 

@@ -57,8 +57,8 @@ def _first_steps(folder: str, *, tainted: bool) -> Iterator[MigrationStep]:
     yield MigrationStep(
         "Deploy",
         f"Name the manifests and the claim rules in shiplap.yaml first.{apart} Nothing is launched yet.",
-        ("npx cdk deploy", "kubectl apply -f docs/rbac.yaml", "shiplap status"),
-        ("kubectl delete -f docs/rbac.yaml", "npx cdk destroy"),
+        ("npx aws-cdk deploy", "kubectl apply -f docs/rbac.yaml", "shiplap status"),
+        ("kubectl delete -f docs/rbac.yaml", "npx aws-cdk destroy"),
     )
 
 
@@ -105,8 +105,8 @@ def _claim_every_pod(folder: str) -> MigrationStep:
     return MigrationStep(
         "Hand all pods over",
         f"Take the taint {MIGRATION_TAINT.key} out of the NodePools in {folder}, and claimRules out of shiplap.yaml.",
-        ("git commit -am 'Shiplap claims every pod'", "npx cdk deploy"),
-        ("git revert HEAD", "npx cdk deploy"),
+        ("git commit -am 'Shiplap claims every pod'", "npx aws-cdk deploy"),
+        ("git revert HEAD", "npx aws-cdk deploy"),
     )
 
 

@@ -111,7 +111,7 @@ def plan(
 
     Example: shiplap plan --context prod --arm web --arm job/batch/import
 
-    Example: kubectl get pods,nodes,daemonsets,nodepools,ec2nodeclasses -A -o json | shiplap plan -f -
+    Example: kubectl get pods,nodes,daemonsets,replicasets,pdb,nodepools,ec2nodeclasses -A -o json | shiplap plan -f -
     """
     if markdown is not None and diff is None:
         raise InvalidInput("--markdown", "writes a comparison: name the two sets of manifests with --diff OLD NEW")
