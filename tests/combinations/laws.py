@@ -584,6 +584,11 @@ LAWS = (
     Law("another order changes nothing", _reordered, byte_for_byte),
     Law("other names change nothing but names", _renamed, _the_same_under_other_names),
     *(Law(module.NAME, _idle(module.idle), the_same) for module in policy_parts("combinations", "laws")),
+    *(
+        Law(module.ADDED, _idle(module.added), leaves_no_more_pods)
+        for module in policy_parts("combinations", "laws")
+        if hasattr(module, "added")
+    ),
     Law("a policy for reservations without any changes nothing", _idle_reservation_policy, the_same),
     Law(
         "once a plan is carried out there is nothing more to do",

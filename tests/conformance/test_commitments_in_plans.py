@@ -24,7 +24,7 @@ from tests.builders.pods import pod, pods
 from tests.builders.pods import pod_on as running
 from tests.builders.pools import pool, rule
 from tests.builders.pools import pool as quick_pool
-from tests.conformance.catalogues import Z1, Z2
+from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.conformance.commitments_savings import TYPES, savings, snapshot_of, typed
 from tests.conformance.disruptions import disrupted, large, small
 from tests.conformance.given import NOW
@@ -51,6 +51,20 @@ def test_without_room_the_plan_is_as_ever_to_the_byte() -> None:
     without = decided(*waiting, room=None)
     assert msgspec.json.encode(decided(*waiting, room=CommitmentRoom())) == msgspec.json.encode(without)
     assert b"covered" not in msgspec.json.encode(without)
+
+
+@pytest.mark.parametrize("units", [4, 16])
+def test_no_pod_loses_its_place_to_a_family_that_is_paid_for(units: int) -> None:
+    """Nodes of that family take twice as much of the limit; it is paid for one of them, or for all."""
+    types = [
+        fake_type(name, price=1.0, cpu="4", memory=memory) for name, memory in (("c.large", "8Gi"), ("m.large", "16Gi"))
+    ]
+    room = CommitmentRoom(regional=(RegionalRoom("m", units),))
+    for limit, families in (("64Gi", "m"), ("32Gi", "c")):
+        limited = (quick_pool(limits={"memory": limit}, capacity_types=("on-demand",)),)
+        made = decided(*pods(4, cpu="3"), room=room, pools=limited, types=types)
+        assert made.unschedulable == ()
+        assert families in {claim.launch.instance_type[0] for claim in made.node_claims}
 
 
 def test_a_family_that_is_paid_for_is_taken_before_one_that_is_cheaper() -> None:

@@ -34,7 +34,7 @@ from shiplap.policies.commitments.commitment_weights import (
     list_values,
     weighed_commitments,
 )
-from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, left_by_priority
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.held_claims import holding, still_held, together
 
@@ -88,19 +88,25 @@ class _Kept(msgspec.Struct, frozen=True):
 def plan_on_commitments(snapshot: Snapshot, room: CommitmentRoom, decide: DecideAt) -> Plan:
     """The plan of a snapshot with room left; `decide` makes one at the prices of a room. Raises as it does.
 
-    Of several plans it is the one with the lowest bill; of equal ones that of the fewest passes.
+    Of several plans it is the one in which most pods have a place; of those the one with the lowest bill, and of equal
+    ones that of the fewest passes. Types that are paid for may take more of a limit than types at list prices.
     """
     types = _Types(snapshot)
     plan = decide(snapshot, _at(room, LEAST_WEIGHT))
     kept = _kept(plan, room, types)
-    if not kept.missed:
+    if not kept.missed and not plan.unschedulable:
         return together(plan, kept.claims)
     listed = decide(snapshot, None)
-    passes = _Passes(snapshot, room, types, decide)
-    plans = [_marked(listed, room, types), *passes.weighed_together(listed, plan)]
-    if min(bill(some, room, types) for some in plans) > passes.least_hourly * (1 + _CLOSE):
-        plans += passes.one_by_one()
-    return min(plans, key=lambda some: round(bill(some, room, types), 6))
+    plans = [_marked(listed, room, types)]
+    if kept.missed:
+        passes = _Passes(snapshot, room, types, decide)
+        plans += passes.weighed_together(listed, plan)
+        if min(bill(some, room, types) for some in plans) > passes.least_hourly * (1 + _CLOSE):
+            plans += passes.one_by_one()
+    else:
+        plans.insert(0, together(plan, kept.claims))
+    priorities = {pod.key: pod.spec.priority for pod in snapshot.view.pods}
+    return min(plans, key=lambda some: (left_by_priority(some, priorities), round(bill(some, room, types), 6)))
 
 
 class _Passes:

@@ -7,7 +7,6 @@ get the room of gangs that are left out.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -18,7 +17,15 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.policies.gangs.gang import GangMembers
 from shiplap.policies.gangs.gang_room import GangRoom, PodKinds
-from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim, Unschedulable, is_asleep, shortened
+from shiplap.scheduling.model.scheduling_plan import (
+    Placement,
+    Plan,
+    PlannedClaim,
+    Unschedulable,
+    is_asleep,
+    left_by_priority,
+    shortened,
+)
 from shiplap.scheduling.model.snapshot import Snapshot
 
 _MOST_PLANS = 48
@@ -180,7 +187,7 @@ class _GangSearch:
             choices = [*before, _Choice(members, zone)]
             plan = self.plan(choices, is_trial=True)
             if _are_whole(plan, choices):
-                found.append((self._left_out(plan), plan.hourly, zone))
+                found.append((left_by_priority(plan, self._priorities), plan.hourly, zone))
             else:
                 placed = _placed(plan, members)
                 refusals.append((-placed, zone, _refusal(members, zone, plan, placed)))
@@ -194,12 +201,6 @@ class _GangSearch:
         if wants is not None and self._plans_left > 0:
             self._short[wants] = refusal
         return []
-
-    def _left_out(self, plan: Plan) -> list[int]:
-        """The numbers of pods without a place in a plan, by priority, the most important ones first."""
-        keys = {entry.pod.key for entry in plan.unschedulable}
-        left = Counter(priority for key, priority in self._priorities.items() if key in keys)
-        return [left[priority] for priority in sorted(set(self._priorities.values()), reverse=True)]
 
     def _zones(self, members: GangMembers) -> Sequence[str]:
         """The zones to try for a gang: those of the members that have a node, else all that are sold.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 import msgspec
 
 from shiplap.kubernetes.objects import Taint
@@ -178,3 +181,15 @@ class Plan(_Part, frozen=True):
     static_pools: tuple[StaticPool, ...] = ()
     buffers: tuple[BufferState, ...] = ()
     unsettled: bool = False
+
+
+def left_by_priority(plan: Plan, priorities: Mapping[str, int]) -> list[int]:
+    """Count the pods that a plan leaves out, by priority, the most important first: of two plans the lesser is better.
+
+    Args:
+        plan: the plan.
+        priorities: those of all pods, by `namespace/name`.
+    """
+    keys = {entry.pod.key for entry in plan.unschedulable}
+    left = Counter(priority for key, priority in priorities.items() if key in keys)
+    return [left[priority] for priority in sorted(set(priorities.values()), reverse=True)]
