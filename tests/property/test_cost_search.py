@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from shiplap.scheduling.model.resources import Floats
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
-from shiplap.scheduling.search.column_generation import CoveringProgram
+from shiplap.scheduling.search.column_generation import CoveringProgram, covering_mixture
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import (
     effort_worth,
@@ -354,3 +354,15 @@ def test_rows_that_cost_nothing_are_bought_without_dividing_by_their_price(
     assert faults(gift, found) == []
     assert found.hourly(gift) <= first.hourly(gift) + 1e-9
     assert np.isfinite(pod_values(gift)).all()
+
+
+@pytest.mark.parametrize("of_dear", [0.0, 2.0])
+def test_a_resource_that_no_pod_needs_has_no_part_in_a_bound(of_dear: float) -> None:
+    """Pods elsewhere need accelerators: no row has any, or only one that is dear."""
+    price = np.array([1.0, 2.0, 40.0])
+    net = np.array([[2.0, 0.0], [4.0, 0.0], [4.0, of_dear]])
+    bound, values, used = covering_mixture(np.array([6.0, 0.0]), net, price, Effort(np.inf))
+    least, alone, use = covering_mixture(np.array([6.0]), net[:, :1], price, Effort(np.inf))
+    assert bound == pytest.approx(least) == pytest.approx(3.0)
+    assert values.tolist() == pytest.approx([alone[0], 0.0])
+    assert used.tolist() == pytest.approx(use.tolist())

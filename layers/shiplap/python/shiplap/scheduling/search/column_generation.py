@@ -472,25 +472,28 @@ def covering_mixture(total: Floats, net: Floats, price: Floats, effort: Effort) 
     """The cheapest fractional mixture of rows that covers the sum of all pods, `total` [resources].
 
     `net` [rows, resources] and `price` [rows] are those of a reduced problem.
+    A resource that no pod needs is worth nothing, and rows may have none of it.
     Returns what it costs (no filling costs less), the value of one unit of each resource, and how much of each row.
     """
-    unit = np.where(total > 0, total, 1.0)
-    size = len(total)
-    best = net.argmax(axis=0)
-    start = np.diag(net.max(axis=0) / unit)
-    program = CoveringProgram(np.ones(size), start, price[best].copy())
-    program.add((net / unit[None, :]).T, price)
+    needed: Ints = np.flatnonzero(total > 0)
+    shares = net[:, needed] / total[needed]
+    size = len(needed)
+    best = net[:, needed].argmax(axis=0)
+    program = CoveringProgram(np.ones(size), np.diag(shares.max(axis=0)), price[best].copy())
+    program.add(shares.T, price)
     program.solve(effort)
     duals = np.maximum(program.duals, 0.0)
     # Rounded values are scaled until no row is worth more than it costs, so that the bound is one.
-    worth = ((net / unit[None, :]) * duals[None, :]).sum(axis=1)
+    worth = (shares * duals[None, :]).sum(axis=1)
     scale = float(np.max(worth / price))
     duals = duals / max(scale, 1e-300)
     solution = program.solution()
     used = solution[size:]
     # What covers one resource only is a whole node of its row, too.
     np.add.at(used, best, solution[:size])
-    return float(duals.sum()), duals / unit, used
+    values = np.zeros(len(total))
+    values[needed] = duals / total[needed]
+    return float(duals.sum()), values, used
 
 
 def singles(reduced: ReducedProblem, demand: Floats) -> Floats:
