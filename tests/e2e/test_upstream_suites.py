@@ -14,6 +14,7 @@ import pytest
 
 from shiplap.aws.tags import CLUSTER
 from shiplap.disruption.repair.repair_policies import RepairPolicy
+from shiplap.errors import TooManyRequests
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.machines import NodeResources
 from shiplap_lab.emulated_ec2.control import EmulatedInstance
@@ -143,7 +144,7 @@ def test_a_part_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Monke
     tests = [UpstreamTest("storage", name) for name in "abcd"]
     ran: list[UpstreamTest] = []
 
-    def run_all(chosen: list[UpstreamTest], _clusters: int, _kept: KeptOutcomes) -> list[Outcome]:
+    def run_all(chosen: list[UpstreamTest], _clusters: int) -> list[Outcome]:
         ran.extend(chosen)
         return [Outcome(test, PASSED, 1.0) for test in chosen]
 
@@ -218,7 +219,21 @@ def test_a_test_of_disruption_leaves_its_cluster_to_the_next_unless_nodes_were_s
     api = SimpleNamespace(list=lambda _plural: SimpleNamespace(items=left))
     world: Any = SimpleNamespace(joiner=SimpleNamespace(failure=None), api=api)
     test = UpstreamTest("disruption", name)
-    assert suites._is_reusable(world, test, Outcome(test, verdict, 1.0)) is reusable
+    assert suites._is_clean(world, test, Outcome(test, verdict, 1.0)) is reusable
+
+
+def test_a_cluster_that_answers_no_questions_any_more_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: str) -> Any:
+        raise TooManyRequests("busy")
+
+    monkeypatch.setattr(suites, "RESULTS", tmp_path)
+    joiner = SimpleNamespace(failure=None)
+    world: Any = SimpleNamespace(joiner=joiner, api=SimpleNamespace(list=refused), told=refused)
+    test = UpstreamTest("drift", "Drift x")
+    for verdict in (PASSED, FAILED):
+        assert not suites._is_reusable(world, test, Outcome(test, verdict, 1.0))
 
 
 def test_a_machine_that_ec2_reboots_shows_another_boot_once() -> None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
+from shiplap.errors import ClusterError
 from tests.e2e import programs
 from tests.e2e.control_plane import wait_until
 from tests.e2e.upstream import binaries, karpenter_install, provider_account
@@ -148,8 +149,8 @@ class Cluster:
         with FunctionUsage(world) as usage, _alone(test), changes:
             outcome = _run(world, self._folder, test, limit_s)
         outcome = outcome._replace(cpu_s=usage.cpu_s, peak_mib=usage.peak_mib)
+        _kept().add(outcome)  # first: what follows may fail on a busy machine
         if outcome.verdict != PASSED:
-            _write(RESULTS / f"{test.file_name}.cluster", world.told())
             shutil.copy(world.aws.state / "ministack.log", RESULTS / f"{test.file_name}.functions")
         if not _is_reusable(world, test, outcome):
             self.close()
@@ -178,6 +179,16 @@ class Cluster:
 
 
 def _is_reusable(world: World, test: UpstreamTest, outcome: Outcome) -> bool:
+    """Return True if the next test may use the cluster; of one whose test has not passed the state is written first."""
+    try:
+        if outcome.verdict != PASSED:
+            _write(RESULTS / f"{test.file_name}.cluster", world.told())
+        return _is_clean(world, test, outcome)
+    except ClusterError:  # on a busy machine an API server refuses questions
+        return False
+
+
+def _is_clean(world: World, test: UpstreamTest, outcome: Outcome) -> bool:
     """Tests of the AWS provider clean up, and mostly do so when they fail. Without a joiner no node joins any more."""
     if world.joiner.failure is not None:
         return False
@@ -295,8 +306,12 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def run_all(tests: Sequence[UpstreamTest], clusters: int, kept: KeptOutcomes) -> list[Outcome]:
-    """Run tests on so many clusters side by side; each outcome is printed and kept as it comes.
+def _kept() -> KeptOutcomes:
+    return KeptOutcomes(RESULTS / "outcomes.jsonl")
+
+
+def run_all(tests: Sequence[UpstreamTest], clusters: int) -> list[Outcome]:
+    """Run tests on so many clusters side by side; each outcome is kept and printed as it comes.
 
     Each cluster has a process of its own: the emulated EC2 of a process is one account, and two installs of one name in
     it would end each other's instances.
@@ -313,7 +328,6 @@ def run_all(tests: Sequence[UpstreamTest], clusters: int, kept: KeptOutcomes) ->
     with ProcessPoolExecutor(clusters, get_context("spawn")) as pool:
         for running in as_completed([pool.submit(_run_in_this_process, test) for test in applicable]):
             outcomes.append(running.result())
-            kept.add(outcomes[-1])
             sys.stdout.write(line(outcomes[-1]))
             sys.stdout.flush()
     return sorted(outcomes)
@@ -368,9 +382,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.writelines(f"{test.suite}  {test.name}\n" for test in tests)
         return 0
     RESULTS.mkdir(parents=True, exist_ok=True)
-    kept = KeptOutcomes(RESULTS / "outcomes.jsonl")
-    ended = {} if given.again or given.part == "1/1" else kept.all()
-    outcomes = run_all([test for test in tests if test not in ended], given.clusters, kept)
+    ended = {} if given.again or given.part == "1/1" else _kept().all()
+    outcomes = run_all([test for test in tests if test not in ended], given.clusters)
     outcomes += [ended[test] for test in tests if test in ended]
     met = True
     for module in MODULES.values():
