@@ -221,6 +221,24 @@ def test_a_node_is_let_go_when_its_claim_has_ended_or_nothing_is_known_of_it(
     assert finalizers(stage, "nodes", "n") == ([OTHER] if released else [OTHER, FINALIZER])
 
 
+@pytest.mark.parametrize(
+    ("state", "ready", "released"), [(ClaimState.GONE, True, True), (None, True, False), (None, False, True)]
+)
+def test_a_node_that_somebody_has_written_to_since_it_was_read_is_judged_again(
+    stage: Stage, state: ClaimState | None, ready: bool, released: bool
+) -> None:
+    if state is not None:
+        stage.state.adopt(node_claim(cluster=stage.name, name="c", state=state))
+    node_with(stage, "n", (OTHER, FINALIZER), **{"karpenter.sh/nodeclaim": "c"})
+    status = {"conditions": [{"type": "Ready", "status": "False"}]}
+    stage.server.patch("nodes", "n", {"status": status}, subresource="status")
+    read = stage.cluster.node("n")
+    status = {"conditions": [{"type": "Ready", "status": str(ready), "reason": "heard"}]}
+    stage.server.patch("nodes", "n", {"status": status}, subresource="status")
+    take(stage, unclaimed=(read,))
+    assert finalizers(stage, "nodes", "n") == ([OTHER] if released else [OTHER, FINALIZER])
+
+
 # What disruption says of claims
 
 

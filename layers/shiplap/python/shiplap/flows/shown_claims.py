@@ -167,13 +167,27 @@ def _release(node: Node, settings: ClusterSettings, context: FlowContext) -> Non
 
     A table may have been restored: a node in service without a claim is about to get one again.
     """
+    claim: NodeClaim | None = context.state.claim(settings.name, node.metadata.labels.get(labels.NODE_CLAIM, ""))
+    if not _is_over(claim, node):
+        return
+    try:
+        _unguard(context.cluster, node)
+    except ObjectConflict:  # somebody wrote to it since it was read
+        found = context.cluster.node(node.metadata.name)
+        if found.metadata.uid == node.metadata.uid and _is_over(claim, found):
+            _unguard(context.cluster, found)
+
+
+def _is_over(claim: NodeClaim | None, node: Node) -> bool:
+    return claim.state in FINAL if claim is not None else not is_ready(node.status)
+
+
+def _unguard(cluster: ClusterApi, node: Node) -> None:
     from shiplap.manifests.live.nodeclaim_objects import FINALIZER  # noqa: PLC0415 - as above
 
     metadata = node.metadata
-    claim: NodeClaim | None = context.state.claim(settings.name, metadata.labels.get(labels.NODE_CLAIM, ""))
-    if claim.state in FINAL if claim is not None else not is_ready(node.status):
-        others = [name for name in metadata.finalizers if name != FINALIZER]
-        context.cluster.set_finalizers("Node", metadata.name, others, resource_version=metadata.resource_version)
+    others = [name for name in metadata.finalizers if name != FINALIZER]
+    cluster.set_finalizers("Node", metadata.name, others, resource_version=metadata.resource_version)
 
 
 def _status_step(cluster: ClusterApi, item: RawObject, status: RawObject) -> Callable[[], None]:
