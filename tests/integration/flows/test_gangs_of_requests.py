@@ -36,6 +36,19 @@ def test_a_request_is_launched_whole_booked_and_consumed() -> None:
     assert conditions(stage)["BookingExpired"] == ("True", "CapacityReservationTimeExpired")
 
 
+def test_messages_name_no_pod_that_nobody_can_look_up() -> None:
+    stage = stage_of_requests()
+    add_template(stage)
+    add_request(stage, 2)
+    stage.add_pods(1, cpu="7", memory="2Gi")
+    stage.minutes(3)
+    (launched,) = (event.detail["pods"] for event in stage.bus.of_type("NodeClaimLaunched") if event.detail["pods"])
+    assert [pod[1] for pod in launched] == ["web-000"]
+    assert len(stage.bus.of_type("NodeClaimLaunched")) == 3
+    named = {pod[1] for event in stage.bus.events for pod in event.detail.get("pods", ())}
+    assert not any("/" in name for name in named)
+
+
 def test_booked_nodes_stay_until_the_booking_expires() -> None:
     stage = stage_of_requests()
     add_template(stage)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from shiplap.flows.messages import MOST_PODS, NODE_JOINED, NODE_READY, POD_PENDING, RESERVATION_STARTED, rfc3339
+from shiplap.kubernetes.names import has_no_object
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap.ports import BusEvent
 
@@ -27,9 +28,13 @@ def pods_pending(
     cluster: str, pods: Iterable[PodReference], reason: str, now: float, *, event_id: str, source: str = "functions"
 ) -> BusEvent:
     """The hint that pods may need nodes."""
-    named = [[pod.namespace, pod.name, pod.uid] for pod in pods][:MOST_PODS]
-    detail = {"cluster": cluster, "id": event_id, "time": rfc3339(now), "pods": named, "reason": reason}
+    detail = {"cluster": cluster, "id": event_id, "time": rfc3339(now), "pods": _named(pods), "reason": reason}
     return BusEvent(POD_PENDING, detail, f"shiplap.{source}")
+
+
+def _named(pods: Iterable[PodReference]) -> list[list[str]]:
+    """Return the pods that a message names; nobody could look up those without an object."""
+    return [[pod.namespace, pod.name, pod.uid] for pod in pods if not has_no_object(pod.name)][:MOST_PODS]
 
 
 def reservation_started(cluster: str, reservation: str, now: float) -> BusEvent:
@@ -78,7 +83,7 @@ def of_claim(detail_type: str, claim: NodeClaim, now: float, **facts: Any) -> Bu
         "ami": claim.known_instance.ami,
         "hourly": claim.hourly,
         "node": claim.node_name,
-        "pods": [[pod.namespace, pod.name, pod.uid] for pod in claim.plan.pods][:MOST_PODS],
+        "pods": _named(claim.plan.pods),
         **facts,
     }
     return BusEvent(detail_type, detail)
