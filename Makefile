@@ -150,7 +150,7 @@ ifeq ($(STORE),dynamodb-local)
 else
 	@$(BIN)/shiplap lab simulate mixed --seeds 2000
 	@$(BIN)/shiplap lab simulate unkind --seeds 500
-	@for name in constrained restored blocked-drains ceilings ceilings-monthly spot-risk commitments crowds long-taints long-refusals live-manifests sleep gangs undisturbed watched upgrade lagging strays edges two-installs races; do $(BIN)/shiplap lab simulate $$name --seeds 50 || exit 1; done
+	@for name in constrained restored blocked-drains ceilings ceilings-monthly spot-risk commitments crowds long-taints long-refusals live-manifests sleep gangs gangs-requests undisturbed watched upgrade lagging strays edges two-installs races; do $(BIN)/shiplap lab simulate $$name --seeds 50 || exit 1; done
 endif
 
 simulate-long: setup ## SEEDS=20000 seeds of SCENARIO=mixed, or as asked; may be interrupted and continued

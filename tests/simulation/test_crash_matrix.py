@@ -7,9 +7,7 @@ Then the same life is played with each of these deaths, and must come to its end
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -18,7 +16,7 @@ from msgspec.structs import replace
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.scenarios.scenario import Play, PodGroup, Wave, load
 from shiplap_lab.simulation.run import RunOutcome, Simulation
-from shiplap_lab.virtual_time.fault_injector import Invocation
+from tests.simulation.deaths import Death, Life, broken_by, deaths_of
 
 pytestmark = pytest.mark.thorough
 
@@ -30,20 +28,6 @@ MOST_AT_ONCE = 400
 """Lives per function: the matrix stays a matter of seconds. Nothing is left out while there are fewer."""
 PARTS = 4
 """Of the lives of a function, so that parallel workers share them evenly."""
-
-
-class Death(NamedTuple):
-    """A function that dies at a point: at which of its invocations' effects, and when that invocation begins."""
-
-    function: str
-    number: int
-    began_at: float
-    path: tuple[str, ...]
-
-    @property
-    def fault(self) -> Fault:
-        """The fault that brings it about: the next invocation from just before on."""
-        return Fault("crash", (self.began_at - 0.0005) / 60, 0.0, self.function, self.number)
 
 
 @cache
@@ -58,34 +42,16 @@ def life() -> Play:
     return replace(play, scenario=scenario, manifests={"demo": replace(play.manifests["demo"], node_pools=pools)})
 
 
-def played(*faults: Fault) -> RunOutcome:
-    """`played(death.fault)` plays the life of one death."""
-    return Simulation(life(), SEED, (*LIFE, *faults), HOURS, skips_quiet=True).play()
+LIFE_OF_NODES = Life(life(), SEED, LIFE, HOURS)
 
 
-@cache
 def deaths() -> dict[str, tuple[Death, ...]]:
-    """For each function a death for every way of getting to a point: the effects before it, repetitions left out."""
-    simulation = Simulation(life(), SEED, LIFE, HOURS)
-    start = simulation.loop.now()
-    paths: dict[str, tuple[str, ...]] = {}
-    found: dict[tuple[str, tuple[str, ...]], Death] = {}
-
-    def pass_by(invocation: Invocation, point: str) -> None:
-        before = paths.get(invocation.name, ())
-        path = before if point in before[-4:] else (*before, point)
-        paths[invocation.name] = path
-        if path is not before:
-            death = Death(invocation.function, invocation.points, invocation.began_at - start, path)
-            found.setdefault((invocation.function, path), death)
-
-    simulation.faults.on_point.append(pass_by)
-    assert simulation.play().violations == ()
-    return {name: tuple(item for (function, _), item in found.items() if function == name) for name in FUNCTIONS}
+    """For each function a death for every way of getting to a point."""
+    return deaths_of(LIFE_OF_NODES, FUNCTIONS)
 
 
 def test_the_life_comes_to_every_stage() -> None:
-    outcome = played()
+    outcome = LIFE_OF_NODES.played()
     told = [msgspec.json.decode(line) for line in outcome.lines]
     assert {"launched", "spot warning", "disrupted", "instance ended", "settled"} <= {fact["what"] for fact in told}
     passed = {
@@ -123,13 +89,5 @@ def _effects(outcome: RunOutcome) -> list[dict[str, object]]:
 def test_whatever_dies_wherever_every_promise_is_kept(function: str, part: int) -> None:
     known = deaths()[function]
     assert PARTS <= len(known) <= MOST_AT_ONCE
-    broken = list(_broken(known[part::PARTS]))
+    broken = list(broken_by(LIFE_OF_NODES, known[part::PARTS]))
     assert broken == []
-
-
-def _broken(known: tuple[Death, ...]) -> Iterator[tuple[str, object]]:
-    for death in known:
-        outcome = played(death.fault)
-        died = outcome.effects.get("crash", 0) == 1
-        if outcome.violations or outcome.settled_at < 0 or not died:
-            yield death.path[-1], (death.fault, outcome.violations, died)

@@ -38,6 +38,8 @@ UNSEEN = frozenset(
         Promise.CEILINGS,
         Promise.COMMITMENTS,
         Promise.ASLEEP,
+        Promise.GANGS,
+        Promise.REQUESTS,
     }
 )
 """Invariants about which observations say nothing: what was told, and what settings bound, is not among them.

@@ -91,6 +91,7 @@ class LocalRegion:
             installs=elsewhere,
             sleep=elsewhere,
             gangs=elsewhere,
+            provisioning_requests=elsewhere,
             reserved_instances=elsewhere,
             savings_plans=elsewhere,
         )

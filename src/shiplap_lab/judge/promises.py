@@ -42,6 +42,8 @@ class Promise(StrEnum):
     TOLD = "what is told is so"
     AT_ONCE = "what is due is done at once"
     REST = "all comes to rest"
+    GANGS = "no part of a gang is paid for longer than stated"
+    REQUESTS = "capacity requests are answered as their API says"
     PATIENCE = "no pod waits longer than stated"
     FLOWS = "no flow breaks down"
     EXPECTED = "every step brings about what it expects"

@@ -11,7 +11,9 @@ from shiplap_lab.scenarios.scenario import Scenario
 
 def settings(scenario: Scenario) -> PolicySettings | None:
     """Return the settings of each cluster of a scenario; None where gangs are off."""
-    return GangSettings(WHOLE) if scenario.gangs == WHOLE else None
+    if scenario.gangs != WHOLE:
+        return None
+    return GangSettings(WHOLE, provisioning_requests=bool(scenario.provisioning_requests))
 
 
 MUTANTS: dict[str, Any] = {}

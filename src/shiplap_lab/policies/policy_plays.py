@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from shiplap.instances.catalog.ec2_catalog import Catalog
@@ -10,6 +10,7 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.policies.policy_settings import PolicySettings
 from shiplap.policies.registry import parts
 from shiplap.settings import Settings
+from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.judge.dollar_rules import DollarJudge
@@ -34,6 +35,16 @@ class AccountPlay(NamedTuple):
     ports: tuple[dict[str, dict[str, object]], ...]
 
 
+class PlayedState(Protocol):
+    """The table `state` of an install, which tells of each item of a claim, and of all items after a restore."""
+
+    @property
+    def on_claim(self) -> list[Callable[[str | bytes], object]]: ...
+
+    @property
+    def on_restore(self) -> list[Callable[[Sequence[str | bytes], Sequence[str | bytes]], object]]: ...
+
+
 class PlayedInstall(Protocol):
     """An install of a simulation; `policy_ports` are its fake ports by the names of features and ports."""
 
@@ -41,13 +52,36 @@ class PlayedInstall(Protocol):
     def settings(self) -> Settings: ...
 
     @property
+    def state(self) -> PlayedState: ...
+
+    @property
     def policy_ports(self) -> dict[str, dict[str, object]]: ...
+
+
+class PlayedReplicas(Protocol):
+    """The controller of the ReplicaSets of a cluster."""
+
+    def scale(self, uid: str, replicas: int, new_pod: Callable[[str], dict[str, Any]]) -> None:
+        """From now on the ReplicaSet with this uid has so many pods."""
+
+
+class PlayedCluster(Protocol):
+    """A cluster of a simulation."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def server(self) -> ApiServer: ...
+
+    @property
+    def replicas(self) -> PlayedReplicas: ...
 
 
 class PolicyWorld(NamedTuple):
     """The parts of a run that features act on. `now` is in epoch seconds; `record` writes a line of the trace.
 
-    The clocks of functions are up to `apart_s` away from `now`.
+    The clocks of functions are up to `apart_s` away from `now`. `is_disturbed` is True while a fault is active.
     """
 
     now: Callable[[], float]
@@ -55,6 +89,8 @@ class PolicyWorld(NamedTuple):
     judge: Judge
     record: Callable[[str], None]
     apart_s: float
+    clusters: Mapping[str, PlayedCluster]
+    is_disturbed: Callable[[], bool]
 
 
 class PolicyRun:
@@ -76,6 +112,13 @@ class PolicyRun:
     def moments(self) -> tuple[tuple[float, Callable[[], None]], ...]:
         """Return what happens once the run plays, each with its seconds since the beginning."""
         return ()
+
+    def look(self) -> None:
+        """Do what is due, every ten seconds."""
+
+    def is_under_way(self) -> bool:
+        """Return True while the run must not come to rest."""
+        return False
 
     def unmet(self) -> str:
         """Return what the run should have brought about and did not; empty if there is nothing."""

@@ -137,6 +137,27 @@ class Rhythm(ScenarioPart, frozen=True):
     step_minutes: float = 15.0
 
 
+class ScenarioRequest(ScenarioPart, frozen=True):
+    """A ProvisioningRequest for `count` pods of a group, made at minute `at`, and what its client does with it."""
+
+    name: str
+    group: str
+    count: int
+    at: float = 0.0
+    is_check: bool = msgspec.field(default=False, name="check")
+    """It asks for capacity that exists; otherwise for capacity that is launched as a whole."""
+    valid_minutes: float = 0.0
+    """Parameter ValidUntilSeconds, in minutes; 0 without it."""
+    consumed_after: float = 0.0
+    """Minutes from the answer until the pods come; -1: they never do."""
+    runs: float = 8.0
+    """Minutes for which the pods run. Then the client deletes them, and the request."""
+    deleted_after: float = 0.0
+    """Minutes after which the client deletes the request, whatever became of it; 0: it does not."""
+    attempts: int = 3
+    """Where a request has failed or its capacity is lost, the client makes another one, so many in all."""
+
+
 class Outage(ScenarioPart, frozen=True):
     """From now on EC2 has no capacity for these offerings (globs); `over` ends it."""
 
@@ -218,8 +239,9 @@ class Scenario(ScenarioPart, frozen=True):
     as many from commands that were given up, beside the one that moves it. No pod may wait longer than
     `patience_minutes`; without them (0) they may until all is well. `devices` are what device plugins report on each
     node some time after it is Ready. `sleep` is that of every cluster, a
-    `ScenarioSleep`, and `gangs` the mode of their gangs. A campaign fails if one of the `constraints`
-    hardly ever keeps a pod off a node. `ceilings` in dollars are those of the account, which all clusters share.
+    `ScenarioSleep`, and `gangs` the mode of their gangs. A client makes `provisioning_requests` in each cluster. A
+    campaign fails if one of the `constraints` hardly ever keeps a pod off a node. `ceilings` in dollars are those of
+    the account, which all clusters share.
     `reserved_instances`, by type, are regional Reserved Instances of the account that all clusters count on, and
     `savings_plans` its Savings Plans; where both are written, a seed has either or both.
     `live_manifests`: the manifests are objects of the clusters, as with `manifests: cluster`.
@@ -255,6 +277,7 @@ class Scenario(ScenarioPart, frozen=True):
     watched: float = 0.0
     sleep: dict[str, Any] | None = None
     gangs: Literal["off", "whole"] = "off"
+    provisioning_requests: tuple[ScenarioRequest, ...] = ()
     ceilings: tuple[dict[str, Any], ...] = ()
     reserved_instances: dict[str, int] = {}
     savings_plans: tuple[ScenarioSavingsPlan, ...] = ()
@@ -354,6 +377,7 @@ def _check_names(scenario: Scenario, path: Path) -> None:
     groups = {group.name for group in scenario.groups}
     named = [("waves", wave.group, wave.cluster) for wave in scenario.waves]
     named += [("rhythms", rhythm.group, "") for rhythm in scenario.rhythms]
+    named += [("provisioningRequests", request.group, "") for request in scenario.provisioning_requests]
     for field, group, _ in named:
         if group not in groups:
             raise InvalidInput(str(path), f"there is no group {group!r}", document=KIND, field=field)

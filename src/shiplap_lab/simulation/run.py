@@ -292,7 +292,15 @@ class Simulation:
     def _begin_policies(self) -> None:
         """Optional features prepare the run."""
         installs = tuple(self.installs.values())
-        world = PolicyWorld(self.loop.now, installs, self.judge, self.trace.record, self._clocks_apart_s)
+        world = PolicyWorld(
+            now=self.loop.now,
+            installs=installs,
+            judge=self.judge,
+            record=self.trace.record,
+            apart_s=self._clocks_apart_s,
+            clusters=self.clusters,
+            is_disturbed=lambda: bool(self.faults.active),
+        )
         for run in self._policy_runs:
             run.begin(world)
 
@@ -506,12 +514,14 @@ class Simulation:
                 self.judge.found(Promise.PATIENCE, f"{uid} has waited for {now - since:.0f} s")
         self._pending_since = {uid: self._pending_since.get(uid, now) for uid in sorted(pending)}
         self._most_nodes = max(self._most_nodes, self._running)
-        if pending or self.judge.unfinished():
+        if pending or self.judge.unfinished() or any(run.is_under_way() for run in self._policy_runs):
             if self._settled_since is not None:
                 self._disturbed_at, self._settled_since = now, None
         elif self._settled_since is None:
             self._settled_since = now
             self.trace.record("settled", nodes=self._running)
+        for run in self._policy_runs:
+            run.look()
         for observe in self.observers:
             observe()
 

@@ -71,6 +71,7 @@ _STEPS = frozenset(
         "ended",
         "garbage",
         "disruption",
+        "reboot",
     }
 )
 _MOST_DELAY_S = 900
@@ -165,9 +166,9 @@ class Tellings:
         self._uncounted["PodsDeleted" if forced else "PodsEvicted"] += 1
 
     def _check_plan(self, claim: ClaimFacts) -> None:
-        """A claim is for pods that there are, and asks for as much as they do."""
+        """A claim is for pods that there are, or that requests stand for, and asks for as much as they do."""
         pods = [self._facts.pods.get(claim.cluster, {}).get(pod["uid"]) for pod in claim.pods]
-        self._check_pods(claim.name, claim.cluster, [list(pod.values()) for pod in claim.pods])
+        self._check_pods(claim.name, claim.cluster, [list(pod.values()) for pod in _with_objects(claim)])
         wanted = raw_json.total(raw_json.requests_of(pod) for pod in pods if pod is not None)
         for name, amount in wanted.items():
             has = claim.requests.get(name, 0)
@@ -224,7 +225,7 @@ class Tellings:
         wrong = [field for field, key in _FIELDS.items() if detail[field] != getattr(claim, key)]
         expected = {"reason": claim.failure, "missed": claim.missed, "node": claim.node_name}
         wrong += [field for field, value in expected.items() if detail.get(field) not in ("", None, value)]
-        wrong += ["pods"] * ([pod[2] for pod in detail["pods"]] != [pod["uid"] for pod in claim.pods])
+        wrong += ["pods"] * ([pod[2] for pod in detail["pods"]] != [pod["uid"] for pod in _with_objects(claim)])
         wrong += ["deadline"] * (bool(detail.get("deadline")) and not claim.deadline_at)
         if wrong:
             self._found(f"{detail['id']} tells {', '.join(wrong)} otherwise than its claim: {detail}")
@@ -298,3 +299,8 @@ class Tellings:
                 self._found(f"{name} counts {count:g} less than there was")
         for _, name in sorted(self._untold):
             self._found(f"{name} was not told")
+
+
+def _with_objects(claim: ClaimFacts) -> list[Json]:
+    """Return the pods of a claim's plan without those that stand for an object of another kind: such names have a /."""
+    return [pod for pod in claim.pods if "/" not in pod["name"]]
