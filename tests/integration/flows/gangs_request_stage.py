@@ -24,6 +24,13 @@ def stage_of_requests(*, serves: bool = True) -> Disrupted:
     return stage
 
 
+def limit_pool(stage: Disrupted, cpu: str) -> None:
+    """Give the NodePool of a stage a limit."""
+    (pool,) = stage.settings.manifests.node_pools
+    limited = replace(pool, spec=replace(pool.spec, limits={"cpu": cpu}))
+    stage.settings = replace(stage.settings, manifests=replace(stage.settings.manifests, node_pools=(limited,)))
+
+
 def add_template(stage: Disrupted, name: str = "worker", *, cpu: str = "7", **spec: Any) -> None:
     """Add a PodTemplate; no two of its pods fit on one node."""
     container = {"name": "main", "resources": {"requests": {"cpu": cpu, "memory": "2Gi"}}}
@@ -38,6 +45,7 @@ def add_request(
     of: str = ATOMIC,
     templates: Sequence[str] = ("worker",),
     parameters: Mapping[str, str] | None = None,
+    uid: str = "",
 ) -> None:
     """Add a request for so many pods of each template."""
     sets = [
@@ -45,7 +53,7 @@ def add_request(
         for each, count in zip(templates, counts or (2,), strict=True)
     ]
     spec = {"provisioningClassName": of, "podSets": sets, "parameters": dict(parameters or {})}
-    meta = {"name": name, "namespace": "default", "uid": f"uid-of-{name}", "generation": 1}
+    meta = {"name": name, "namespace": "default", "uid": uid or f"uid-of-{name}", "generation": 1}
     stage.server.create("provisioningrequests", {"metadata": meta, "spec": spec})
 
 

@@ -19,6 +19,7 @@ from tests.integration.flows.gangs_request_stage import (
     add_request,
     add_template,
     conditions,
+    limit_pool,
     message,
     stage_of_requests,
     status_of,
@@ -106,9 +107,7 @@ def test_a_request_that_is_deleted_in_mid_launch_leaves_nothing_running(minute: 
 
 def test_a_request_beyond_the_limits_of_its_pool_launches_nothing() -> None:
     stage = stage_of_requests()
-    (pool,) = stage.settings.manifests.node_pools
-    few = replace(pool, spec=replace(pool.spec, limits={"cpu": "16"}))
-    stage.settings = replace(stage.settings, manifests=replace(stage.settings.manifests, node_pools=(few,)))
+    limit_pool(stage, "16")
     add_template(stage)
     add_request(stage, 3)
     assert stage.sweep().launched == ()

@@ -260,7 +260,7 @@ def _problem(item: ProvisioningRequest) -> RequestProblem | None:
         return RequestProblem("FailedToCreatePods", why)
     text = item.spec.parameters.get(_VALID_UNTIL)
     if text is not None and not _is_number(text):
-        why = f"parameter {_VALID_UNTIL} is {text[:_DIGITS]!r}: it must be a number of seconds"
+        why = f"parameter {_VALID_UNTIL} is {text[:_DIGITS]!r}: it must be a number of seconds, 1 at least"
         return RequestProblem("InvalidParameter", why)
     return None
 
