@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from shiplap.disruption.disruption_snapshot import DisruptionInput
 from shiplap.errors import InvalidInput
+from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.files.documents import Document
 from shiplap.policies.registry import parts
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
@@ -83,7 +85,14 @@ class PolicyView:
         """Return True if nodes would leave now if the feature did not rehearse."""
         return False
 
-    def asked_by(self, view: ClusterView, objects: FeatureObjects | None) -> PolicyInput | None:
+    def pods_without_objects(self, view: ClusterView, objects: FeatureObjects | None, now: float) -> Sequence[Pod]:
+        """Return pods that stand for room that objects ask for, as `flows.policies.policy.Policy` has them.
+
+        `objects` as below. Raises InvalidInput.
+        """
+        return ()
+
+    def asked_by(self, view: ClusterView, objects: FeatureObjects | None, now: float) -> PolicyInput | None:
         """Return the input of plans without an install that the objects of the cluster ask for themselves.
 
         `objects` are those of `kinds` in files, or those that are `wanted` of a cluster; None where they may not be
@@ -144,7 +153,11 @@ def warned_by_features(
 
 def as_asked_by(snapshot: Snapshot, objects: FeatureObjects | None) -> Snapshot:
     """Return a snapshot without an install, with the features that its objects ask for. Raises InvalidInput."""
-    found = (view.asked_by(snapshot.view, objects) for _, view in views())
+    seen, now = snapshot.view, snapshot.now
+    more = [pod for _, view in views() for pod in view.pods_without_objects(seen, objects, now)]
+    if more:
+        snapshot = replace(snapshot, view=replace(seen, pods=(*seen.pods, *more)))
+    found = (view.asked_by(snapshot.view, objects, now) for _, view in views())
     inputs = [item for item in found if item is not None]
     return snapshot.with_policies(inputs) if inputs else snapshot
 

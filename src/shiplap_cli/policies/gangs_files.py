@@ -13,7 +13,10 @@ from shiplap.kubernetes.lenient_json import without_nulls
 from shiplap.kubernetes.objects import ObjectMeta, OwnerReference, Pod, PodTemplateSpec
 from shiplap.manifests.files.documents import Document
 from shiplap.policies.gangs.gang_membership import Asked, membership
+from shiplap.policies.gangs.provisioning_requests import REQUEST_KIND, KnownTemplates, capacity_request
+from shiplap.policies.gangs.requested_pods import waiting_pods
 from shiplap_cli.policies.gangs_objects import checked_pod_groups, facts_of_objects
+from shiplap_cli.policies.gangs_requests import checked_requests, templates_of
 from shiplap_cli.policy_views import FeatureObjects
 
 _MOST_PODS = 10_000
@@ -107,7 +110,10 @@ _KINDS: Mapping[tuple[str, str], tuple[Callable[[_Spec], _Sets], Mapping[str, st
 
 
 class WrittenGang(msgspec.Struct, frozen=True):
-    """A gang of files: how many members it needs, its pods as far as files say them, and where the first is written."""
+    """A gang of files: how many members it needs, its pods as far as files say them, and where the first is written.
+
+    `name` has its kind before it: `gang ml/train`.
+    """
 
     name: str
     minimum: int
@@ -133,7 +139,25 @@ def written_gangs(documents: Sequence[Document]) -> Iterator[WrittenGang]:
     for asked, members in sorted(found.items(), key=lambda pair: pair[0]):
         if minima[asked] > 1:
             pods = tuple(pod for _, pod in members)
-            yield WrittenGang(f"{asked[1]}/{asked[2]}", minima[asked], pods, members[0][0])
+            yield WrittenGang(f"gang {asked[1]}/{asked[2]}", minima[asked], pods, members[0][0])
+    yield from _requested(documents)
+
+
+def _requested(documents: Sequence[Document]) -> Iterator[WrittenGang]:
+    """Yield the pods of ProvisioningRequests that launch nodes, as far as their PodTemplates are there."""
+    requests = [
+        (document, item) for document, item in checked_requests(documents) if not isinstance(item, InvalidInput)
+    ]
+    atomic = [(document, item) for document, item in requests if item.is_ours and not item.is_check]
+    try:
+        templates = templates_of(documents) if atomic else KnownTemplates()
+    except InvalidInput:
+        return  # `plan` says what is wrong with a PodTemplate
+    for document, item in atomic:
+        request = capacity_request(item, templates, item.created_at, 0.0)
+        if request.sets:
+            pods = tuple(waiting_pods(request, ()))
+            yield WrittenGang(f"{REQUEST_KIND} {item.key}", len(pods), pods, document)
 
 
 def _pods_of(document: Document) -> Iterator[Pod]:

@@ -70,7 +70,7 @@ def _warning(gang: WrittenGang, resource: str, needed: int, allowed: int, pools:
         f"the limit of NodePool {pools[0]} is" if len(pools) == 1 else f"the limits of NodePools {', '.join(pools)} are"
     )
     why = (
-        f"gang {gang.name} can never start: its {gang.minimum} members request {resource} "
+        f"{gang.name} can never start: its {gang.minimum} members request {resource} "
         f"{format_amount(resource, needed)} together, {which} {format_amount(resource, allowed)}"
     )
     return InvalidInput(document.source, why, document=document.name, field="spec", line=document.line_of(("spec",)))

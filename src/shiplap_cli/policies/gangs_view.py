@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiplap.errors import InvalidInput
+from shiplap.kubernetes.names import has_no_object
+from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.files.documents import Document
 from shiplap.policies.gangs.gang import GangMembers, KnownGangs, PodGroupFacts
 from shiplap.policies.gangs.gang_input import GangInput
 from shiplap.policies.gangs.gang_launches import most_at_risk
 from shiplap.policies.gangs.gang_membership import REQUESTS, membership, named_pod_groups
+from shiplap.policies.gangs.known_requests import consumers, pods_of_requests
 from shiplap.policies.gangs.pod_groups import KIND, VERSIONS, named_facts
 from shiplap.policies.gangs.provisioning_requests import REQUEST_KIND, REQUEST_VERSIONS
 from shiplap.policies.gangs.running_gangs import runs_gangs
@@ -21,6 +24,13 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
 from shiplap_cli.output import counted
 from shiplap_cli.policies.gangs_objects import PRIORITY_CLASS, checked_pod_groups, facts_of_objects
+from shiplap_cli.policies.gangs_requests import (
+    POD_TEMPLATE,
+    checked_requests,
+    request_documents,
+    request_lines,
+    requests_of_files,
+)
 from shiplap_cli.policy_views import FeatureObjects, OptionalKind, PolicyView
 
 if TYPE_CHECKING:
@@ -31,12 +41,12 @@ if TYPE_CHECKING:
 class GangsView(PolicyView):
     """Plans gangs as a whole where pods or files say that they are gangs, and tells of each that waits."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({KIND, PRIORITY_CLASS})
+    kinds: ClassVar[frozenset[str]] = frozenset({KIND, PRIORITY_CLASS, REQUEST_KIND, POD_TEMPLATE})
 
     def checked(self, documents: Sequence[Document]) -> Iterator[tuple[Document, InvalidInput | None]]:
-        """Yield the PodGroups, each with what is wrong with it."""
-        for document, group in checked_pod_groups(documents):
-            yield document, group if isinstance(group, InvalidInput) else None
+        """Yield the PodGroups and ProvisioningRequests, each with what is wrong with it."""
+        for document, item in (*checked_pod_groups(documents), *checked_requests(documents)):
+            yield document, item if isinstance(item, InvalidInput) else None
 
     def warnings(
         self, documents: Sequence[Document], pools: Sequence[NodePool], supply: Supply
@@ -57,23 +67,32 @@ class GangsView(PolicyView):
         groups = [OptionalKind(api, VERSIONS[api], "pod_groups", KIND, consequence) for api in apis]
         return [*groups, *_OF_REQUESTS] if installed else groups
 
-    def asked_by(self, view: ClusterView, objects: FeatureObjects | None) -> PolicyInput | None:
-        """Return what pods and PodGroups say of gangs; None if no gang waits or runs."""
+    def pods_without_objects(self, view: ClusterView, objects: FeatureObjects | None, now: float) -> Sequence[Pod]:
+        """Return the pods of ProvisioningRequests in files. Raises InvalidInput."""
+        if objects is None or objects.live:
+            return ()
+        known = requests_of_files(objects, now)
+        return pods_of_requests(known, view, consumers(known, view), now)
+
+    def asked_by(self, view: ClusterView, objects: FeatureObjects | None, now: float) -> PolicyInput | None:
+        """Return what pods, PodGroups and ProvisioningRequests say of gangs; None if no gang waits or runs."""
         facts: Sequence[PodGroupFacts] = ()
         if objects is not None:
             where, pods = ("in the cluster", view.unbound) if objects.live else ("among the files", view.pods)
             facts = named_facts(named_pod_groups(pods), facts_of_objects(objects), where)
-        known = KnownGangs(pod_groups=tuple(facts))
-        return GangInput(known) if waiting_gangs(view, known, 0.0) or runs_gangs(view, known) else None
+        requests = requests_of_files(objects, now).states if objects is not None and not objects.live else ()
+        known = KnownGangs(pod_groups=tuple(facts), requests=requests or None)
+        return GangInput(known) if requests or waiting_gangs(view, known, 0.0) or runs_gangs(view, known) else None
 
     def of_plan(self, snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         """Yield the gangs that wait, each with the places of its members and what they cost."""
-        gangs = _waiting(snapshot)
-        if gangs:
-            yield "" if snapshot.install else _AS_IN_AN_INSTALL
         told = {entry.pod.key: entry.message for entry in plan.unschedulable}
-        for members in gangs:
-            yield _line(members, plan, told, again=bool(snapshot.install))
+        again = bool(snapshot.install)
+        lines = [_line(members, plan, told, again=again) for members in _waiting(snapshot)]
+        lines += request_lines(snapshot.view, plan, told, again=again)
+        if lines:
+            yield "" if snapshot.install else _AS_IN_AN_INSTALL
+        yield from lines
 
     def of_waiting(self, view: ClusterView, now: float) -> Mapping[str, str]:
         """Return the gang of each pod that waits in one, by the key of the pod; gangs of PodGroups are not known."""
@@ -84,9 +103,10 @@ class GangsView(PolicyView):
         }
 
     def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:  # noqa: ARG002 - none of it leaves
-        """Return the gangs that wait."""
-        gangs = _waiting(snapshot)
-        return {"waiting": [_document(members) for members in gangs]} if gangs else None
+        """Return the gangs that wait, and the requests."""
+        gangs, requests = _waiting(snapshot), request_documents(snapshot.view)
+        found = {"waiting": [_document(members) for members in gangs]} if gangs or requests else {}
+        return (found | {"requests": requests} if requests else found) or None
 
 
 VIEW = GangsView()
@@ -101,8 +121,10 @@ _AS_IN_AN_INSTALL = "\nGangs, all or nothing, as an install with `gangs: {mode: 
 
 
 def _waiting(snapshot: Snapshot) -> Sequence[GangMembers]:
+    """Return the gangs of pods that exist; requests have lines of their own."""
     known = snapshot.policy(GangInput)
-    return () if known is None else waiting_gangs(snapshot.view, known.known, snapshot.now)
+    found = () if known is None else waiting_gangs(snapshot.view, known.known, snapshot.now)
+    return [members for members in found if not has_no_object(members.waiting[0].metadata.name)]
 
 
 def _line(members: GangMembers, plan: Plan, told: Mapping[str, str], *, again: bool) -> str:

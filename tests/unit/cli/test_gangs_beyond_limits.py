@@ -8,26 +8,9 @@ from typing import Any
 import pytest
 
 from tests.commands import Shiplap, listed
-from tests.unit.manifests.manifest_samples import NODE_POOL, changed
+from tests.unit.cli.gangs_written import gpu_pool, template
 
-GPU = "nvidia.com/gpu"
-MINIMUM = "shiplap.dev/gang-minimum"
 SAID = "its 4 members request nvidia.com/gpu 32 together, the limit of NodePool train is 16"
-
-
-def gpu_pool(name: str = "train", gpus: str = "", *families: str, **template: Any) -> dict[str, Any]:
-    rule = {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": list(families or ("g6",))}
-    made = changed(NODE_POOL, "metadata.name", name)
-    made = changed(made, "spec.template.spec.requirements", [rule])
-    made = changed(made, "spec.template.spec.taints", template.pop("taints", []))
-    made = changed(made, "spec.template.metadata", {"labels": template.pop("labels", {})})
-    return changed(made, "spec.limits", {GPU: gpus} if gpus else {})
-
-
-def template(minimum: int | None = 4, gpus: str = "8", **spec: Any) -> dict[str, Any]:
-    container = {"name": "main", "resources": {"requests": {GPU: gpus}, "limits": {GPU: gpus}}}
-    said = {} if minimum is None else {"annotations": {MINIMUM: str(minimum)}}
-    return {"metadata": said, "spec": {"containers": [container], **spec}}
 
 
 def thing(api_version: str, kind: str, **spec: Any) -> dict[str, Any]:

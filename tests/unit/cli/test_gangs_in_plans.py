@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,9 @@ from msgspec.structs import replace
 
 from shiplap.scheduling.planner import plan
 from shiplap_cli.policies.gangs_view import VIEW
-from tests.commands import Shiplap, listed
-from tests.unit.cli.planned_files import CATALOG, POOL, pod
+from tests.commands import Shiplap
+from tests.unit.cli.gangs_written import arguments
+from tests.unit.cli.planned_files import pod
 from tests.unit.gangs.gang_cases import gang, snapshot
 
 
@@ -22,16 +22,6 @@ def members(total: int = 3) -> list[dict[str, Any]]:
         item["metadata"]["labels"] = {"kueue.x-k8s.io/pod-group-name": "train"}
         item["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": str(total)}
     return found
-
-
-def arguments(folder: Path, nodes: int, *objects: dict[str, Any]) -> list[str]:
-    pool = json.loads(json.dumps(POOL))
-    pool["spec"]["limits"] = {"nodes": str(nodes)}
-    (folder / "pool.json").write_text(listed(pool))
-    (folder / "state.json").write_text(listed(*objects))
-    (folder / "catalog.json").write_text(json.dumps(CATALOG))
-    given = ("-f", str(folder / "state.json"), "--manifests", str(folder / "pool.json"))
-    return ["plan", *given, "--catalog", str(folder / "catalog.json")]
 
 
 def test_a_gang_in_files_has_all_or_nothing(tmp_path: Path, shiplap: Shiplap) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
-from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.custom_resources import NodePool, PodTemplate
 from shiplap.manifests.files.loading import ManifestReport, inspect_documents, no_manifest
 from shiplap.manifests.files.manifest_folders import (
     SkippedInput,
@@ -147,7 +147,8 @@ def _warnings(report: ManifestReport) -> list[InvalidInput]:
     warnings = manifest_warnings(report.sound, catalog)
     if report.others:
         pools = [found.manifest for found in report.sound if isinstance(found.manifest, NodePool)]
-        warnings += warned_by_features(report.others, pools, Supply(catalog, None))
+        beside = [found.document for found in report.sound if isinstance(found.manifest, PodTemplate)]
+        warnings += warned_by_features([*report.others, *beside], pools, Supply(catalog, None))
     return warnings
 
 

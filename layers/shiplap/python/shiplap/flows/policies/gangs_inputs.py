@@ -9,19 +9,19 @@ ProvisioningRequests: those of a cluster are read for each decision, and answere
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 
-import msgspec
 from msgspec.structs import replace
 
 from shiplap.errors import ClusterError, ClusterUnreachable, ObjectConflict, ObjectNotFound
 from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import OptionalPart
-from shiplap.kubernetes.objects import Pod
-from shiplap.kubernetes.reading import Reader, Unreadable
-from shiplap.policies.gangs.gang import PodGroupFacts, RequestState
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.reading import Reader
+from shiplap.policies.gangs.gang import PodGroupFacts
 from shiplap.policies.gangs.gang_membership import POD_GROUP_APIS, REQUESTS, Asked, named_pod_groups
+from shiplap.policies.gangs.known_requests import Consumers, KnownRequests, known_requests
 from shiplap.policies.gangs.pod_groups import (
     KIND,
     VERSIONS,
@@ -33,20 +33,14 @@ from shiplap.policies.gangs.pod_groups import (
 from shiplap.policies.gangs.provisioning_requests import (
     REQUEST_KIND,
     REQUEST_VERSIONS,
-    CapacityRequest,
     KnownTemplates,
     ProvisioningRequest,
     RequestTemplate,
-    capacity_request,
     named_templates,
-    state_of,
 )
 from shiplap.policies.gangs.request_conditions import next_status, outcomes
-from shiplap.policies.gangs.requested_pods import booked_pods, consumers_of, guards, waiting_pods
 from shiplap.ports import CustomKind
-from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import ClusterView
 
 _LOG = logging.getLogger(__name__)
 
@@ -92,14 +86,6 @@ _REQUESTS = CustomKind(REQUESTS, REQUEST_VERSIONS, "provisioningrequests", Reade
 _TEMPLATES = CustomKind("", ("v1",), "podtemplates", Reader(RequestTemplate, "PodTemplate"))
 
 
-class KnownRequests(msgspec.Struct, frozen=True):
-    """The requests of a cluster as one look finds them: those that are served, and what consumers of any meet."""
-
-    served: tuple[CapacityRequest, ...] = ()
-    states: tuple[RequestState, ...] = ()
-    unread: str = ""
-
-
 def read_requests(cluster: str, now: float, template_wait_s: float, context: FlowContext) -> KnownRequests:
     """Return the ProvisioningRequests of a cluster; what cannot be read is counted, and said."""
     try:
@@ -112,23 +98,7 @@ def read_requests(cluster: str, now: float, template_wait_s: float, context: Flo
     for about in found.unreadable:
         context.meter.count("ProvisioningRequestsNotRead")
         _LOG.warning("%s", about.text, extra={"cluster": cluster})
-    served = [
-        capacity_request(item, templates, now, template_wait_s)
-        for item in sorted(found.items, key=_turn)
-        if item.is_ours and not item.is_over
-    ]
-    states = [state_of(item) for item in found.items if not item.metadata.deletion_timestamp]
-    states += map(_unreadable_state, found.unreadable)
-    return KnownRequests(tuple(served), tuple(sorted(states, key=lambda item: (item.namespace, item.name))))
-
-
-def _turn(item: ProvisioningRequest) -> tuple[bool, str, str]:
-    """Booked room comes first, then the oldest request."""
-    return not item.is_provisioned, item.metadata.creation_timestamp or "", item.key
-
-
-def _unreadable_state(about: Unreadable) -> RequestState:
-    return RequestState(about.namespace or "default", about.name, f"which cannot be read: {about.reason}", is_over=True)
+    return known_requests(found.items, found.unreadable, templates, now, template_wait_s)
 
 
 def _templates(items: Sequence[ProvisioningRequest], context: FlowContext) -> KnownTemplates:
@@ -143,33 +113,21 @@ def _templates(items: Sequence[ProvisioningRequest], context: FlowContext) -> Kn
     )
 
 
-def pods_of_requests(known: KnownRequests, view: ClusterView, now: float) -> list[Pod]:
-    """Return the pods of the requests, no more than a plan bears: later requests wait for their turn."""
-    if known.unread:
-        return list(guards(view.nodes))
-    consumers, pods = _consumers(known, view), list[Pod]()
-    for request in known.served:
-        if request.item.is_provisioned:
-            pods += booked_pods(request, consumers[request.item.name])
-        elif now < request.valid_until and len(pods) + request.total <= BOUNDS.virtual_pods:
-            pods += waiting_pods(request, consumers[request.item.name])
-    return pods
-
-
-def _consumers(known: KnownRequests, view: ClusterView) -> Mapping[tuple[str, str], list[Pod]]:
-    return consumers_of(view, (request.item.name for request in known.served))
-
-
 def answer_requests(
-    cluster: str, known: KnownRequests, view: ClusterView, plan: Plan | None, now: float, context: FlowContext
+    cluster: str,
+    known: KnownRequests,
+    taken: Consumers,
+    nodes: Sequence[Node],
+    plan: Plan | None,
+    now: float,
+    context: FlowContext,
 ) -> None:
     """Write what became of requests. A write that fails is made up for by the next look: it decides the same."""
-    found = outcomes(plan, view.nodes) if plan is not None else {}
-    consumers = _consumers(known, view)
+    found = outcomes(plan, nodes) if plan is not None else {}
     written = 0
     for request in known.served:
         item = request.item
-        status = next_status(request, found.get(item.metadata.uid), consumers.get(item.name, ()), view.nodes, now)
+        status = next_status(request, found.get(item.metadata.uid), taken.get(item.name, ()), nodes, now)
         if status is None:
             continue
         if written >= MOST_ANSWERS:

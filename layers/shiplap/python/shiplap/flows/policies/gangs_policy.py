@@ -11,9 +11,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.policies.gangs_inputs import (
     POD_GROUPS,
     PROVISIONING_REQUESTS,
-    KnownRequests,
     answer_requests,
-    pods_of_requests,
     read_pod_groups,
     read_requests,
 )
@@ -22,6 +20,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.gangs.gang import KnownGangs
 from shiplap.policies.gangs.gangs_settings import GangSettings
+from shiplap.policies.gangs.known_requests import Consumers, KnownRequests, consumers, pods_of_requests
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings
@@ -40,18 +39,21 @@ class GangPolicy(Policy):
         super().__init__(settings, context)
         self._chosen = settings.policy(GangSettings) or GangSettings()
         self._requests: KnownRequests | None = None
+        self._taken: Consumers = {}
 
     def pods_without_objects(self, view: ClusterView, now: float) -> Sequence[Pod]:
         """Return the pods of ProvisioningRequests: those that are to be planned, and those whose room is booked."""
         if not self._chosen.serves_requests:
             return ()
         self._requests = read_requests(self.settings.name, now, self._chosen.wait_s, self.context)
-        return pods_of_requests(self._requests, view, now)
+        self._taken = consumers(self._requests, view)
+        return pods_of_requests(self._requests, view, self._taken, now)
 
     def answer(self, view: ClusterView, plan: Plan | None, now: float) -> None:
         """Write the conditions of ProvisioningRequests."""
         if self._requests is not None and self._requests.served:
-            answer_requests(self.settings.name, self._requests, view, plan, now, self.context)
+            name, taken = self.settings.name, self._taken
+            answer_requests(name, self._requests, taken, view.nodes, plan, now, self.context)
 
     def planning_input(self, facts: DecisionFacts) -> GangInput:
         """Return what is known of gangs that wait beside their pods."""

@@ -21,6 +21,7 @@ from shiplap.manifests.validation.manifest_check import (
     API_VERSIONS,
     BUFFERS,
     MANIFEST_GROUPS,
+    OTHER_KINDS,
     group_and_version,
     intended_api_version,
     is_manifest_kind,
@@ -171,6 +172,8 @@ def _skip_reason(data: dict[str, Any]) -> SkipReason | None:
     api_version, kind = (data[field] if isinstance(data.get(field), str) else "" for field in ("apiVersion", "kind"))
     if group == AUTO_MODE or (kind == "NodePool" and _node_class_group(data) == AUTO_MODE):
         return SkipReason.AUTO_MODE
+    if (group, kind) in OTHER_KINDS:
+        return SkipReason.OTHER_KIND
     if group in MANIFEST_GROUPS or (kind in API_VERSIONS and not group) or intended_api_version(data):
         return None
     if api_version and kind:

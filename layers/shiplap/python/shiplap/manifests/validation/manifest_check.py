@@ -57,6 +57,9 @@ API_VERSIONS = {name: f"{group}/{kind.version}" for (group, name), kind in _KIND
 
 MANIFEST_GROUPS = frozenset(group for group, _ in _KINDS if group)
 
+OTHER_KINDS = frozenset({(BUFFERS, "ProvisioningRequest"), (BUFFERS, "CapacityQuota")})
+"""Kinds of these groups that are no manifests."""
+
 _ALIKE = 0.7
 """From this likeness on a group is taken for a misspelt one."""
 

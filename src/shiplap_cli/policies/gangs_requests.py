@@ -1,0 +1,121 @@
+"""ProvisioningRequests on the command line: those of files, and what a plan has for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from shiplap.errors import InvalidInput
+from shiplap.kubernetes.names import has_no_object, stands_for
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.files.documents import Document
+from shiplap.policies.gangs.gang_membership import REQUEST
+from shiplap.policies.gangs.known_requests import KnownRequests, known_requests
+from shiplap.policies.gangs.provisioning_requests import (
+    CLASS,
+    REQUEST_KIND,
+    KnownTemplates,
+    ProvisioningRequest,
+    RequestTemplate,
+    capacity_request,
+)
+from shiplap.policies.gangs.whole_gangs import served_pods
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
+from shiplap_cli.output import counted
+from shiplap_cli.policy_views import FeatureObjects
+
+POD_TEMPLATE = "PodTemplate"
+
+
+def checked_requests(documents: Sequence[Document]) -> Iterator[tuple[Document, ProvisioningRequest | InvalidInput]]:
+    """Yield the ProvisioningRequests among documents, each as it was read, or what is wrong with it."""
+    for document in documents:
+        if document.data.get("kind") != REQUEST_KIND:
+            continue
+        try:
+            item = typed_object(document, ProvisioningRequest)
+            # A template that may be in another file is waited for; every other problem is one of the request.
+            problem = capacity_request(item, KnownTemplates(), item.created_at, 1.0).problem if item.is_ours else None
+            raise_first(document, iter([("spec", problem.message)] if problem is not None else []))
+        except InvalidInput as error:
+            yield document, error
+        else:
+            yield document, item
+
+
+def requests_of_files(objects: FeatureObjects, now: float) -> KnownRequests:
+    """Return the requests of files, as made now where they do not say when.
+
+    Raises InvalidInput: one cannot be read, or a PodTemplate that it names is not among the files.
+    """
+    items: list[ProvisioningRequest] = []
+    found = [*checked_requests(objects.documents)]
+    for _, item in found:
+        if isinstance(item, InvalidInput):
+            raise item
+        meta = item.metadata
+        items.append(replace(item, metadata=replace(meta, creation_timestamp=meta.creation_timestamp or rfc3339(now))))
+    known = known_requests(items, (), templates_of(objects.documents), now, 0.0)
+    problems = {request.item.key: request.problem for request in known.served}
+    for document, item in found:
+        problem = problems.get(item.key) if isinstance(item, ProvisioningRequest) else None
+        if problem is not None:
+            raise invalid_field(document, "spec.podSets", problem.message)
+    return known
+
+
+def templates_of(documents: Sequence[Document]) -> KnownTemplates:
+    """Return the PodTemplates among documents. Raises InvalidInput."""
+    found = [typed_object(each, RequestTemplate) for each in documents if each.data.get("kind") == POD_TEMPLATE]
+    return KnownTemplates({(each.metadata.namespace or "default", each.metadata.name): each.template for each in found})
+
+
+def request_lines(view: ClusterView, plan: Plan, told: Mapping[str, str], *, again: bool) -> Iterator[str]:
+    """Yield what a plan has for each request. `told` are the reasons for which pods have no place, by their keys."""
+    served = served_pods(plan)
+    for name, pods in _by_request(view).items():
+        waiting = [pod for pod in pods if not pod.spec.node_name]
+        if not waiting:
+            nodes = len({pod.spec.node_name for pod in pods})
+            yield f"  {name}: {counted(len(pods), 'pod')} with booked room on {counted(nodes, 'node')}"
+            continue
+        keys = {pod.key for pod in waiting}
+        open_ = next((pod for pod in waiting if pod.key not in served), None)
+        if open_ is None:
+            claims = [claim for claim in plan.node_claims if any(pod.key in keys for pod in claim.pods)]
+            cost = f" for ${sum(claim.launch.price for claim in claims):.4f} an hour" if claims else ""
+            new = counted(len(claims), "new node") if claims else "no new node"
+            yield f"  {name}: {counted(len(waiting), 'pod')} with room, {new}{cost}"
+            continue
+        key = name.partition(" ")[2]
+        why = told.get(open_.key, "").removeprefix(f"nothing is launched for gang {key}: ")
+        when = "; it is planned again every minute" if again else ""
+        yield f"  {name}: no room for its {counted(len(waiting), 'pod')}; nothing is launched: {why}{when}"
+
+
+def request_documents(view: ClusterView) -> list[dict[str, Any]]:
+    """Return the requests whose pods are in a view."""
+    return [
+        {
+            "namespace": pods[0].metadata.namespace,
+            "name": pods[0].metadata.annotations[REQUEST],
+            "class": pods[0].metadata.annotations[CLASS],
+            "pods": len(pods),
+            "booked": sum(bool(pod.spec.node_name) for pod in pods),
+        }
+        for pods in _by_request(view).values()
+    ]
+
+
+def _by_request(view: ClusterView) -> dict[str, list[Pod]]:
+    """Return the pods of each request, by its kind and name. Those of requests that cannot be read have no class."""
+    found: dict[str, list[Pod]] = {}
+    for pod in view.pods:
+        if has_no_object(pod.metadata.name) and CLASS in pod.metadata.annotations:
+            found.setdefault(stands_for(pod.metadata.namespace, pod.metadata.name), []).append(pod)
+    return dict(sorted(found.items()))
