@@ -11,14 +11,13 @@ from shiplap.scheduling.model.resources import distinct_lines
 from shiplap.scheduling.packing.size_classes import in_proportion, split_by_quotas, water_fill
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.grown_nodes import grow_nodes, grown_in_turn, size_weights
 from shiplap.scheduling.search.improve import (
     clear_cache,
     fill_cached,
     fill_cheaply,
-    grow_nodes,
     improve,
     leading_kinds,
-    size_weights,
 )
 from shiplap.scheduling.search.joined_nodes import join_nodes
 from shiplap.scheduling.search.pod_kinds import realise, reduce_problems
@@ -62,6 +61,19 @@ def test_few_kinds_of_pods_are_never_filled_dearer_than_where_each_goes_where_it
         assert grown is not None
         joined = join_nodes(problem, grown, reduced.rows, _PLENTY)
         assert cheap.hourly(problem) <= joined.hourly(problem) + 1e-9
+
+
+@SETTINGS
+@given(problem=problems(most_items=8, most_pods=120))
+def test_weightings_that_share_decisions_grow_the_nodes_that_each_grows_alone(problem: BinPackingProblem) -> None:
+    [(_, reduced, _)] = reduce_problems([problem], [1])
+    leading, weights = leading_kinds(reduced), size_weights(reduced)
+    alone = [grow_nodes(reduced, leading, each, _PLENTY).tolist() for each in weights]
+    together = [patterns.tolist() for patterns in grown_in_turn(reduced, leading, weights, _PLENTY)]
+    assert together[0] == alone[0]
+    assert [one for place, one in enumerate(alone) if one not in alone[:place]] == [
+        one for place, one in enumerate(together) if one not in together[:place]
+    ]
 
 
 def test_a_cached_first_filling_is_the_same_and_no_other_problems() -> None:

@@ -18,8 +18,7 @@ repeated. Both are pure functions of their arguments: the caches save time and c
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import TypeVar
 
@@ -44,6 +43,7 @@ from shiplap.scheduling.search.column_generation import (
     values_of,
 )
 from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.grown_nodes import grow_nodes, grown_in_turn, size_weights
 from shiplap.scheduling.search.joined_nodes import join_nodes
 from shiplap.scheduling.search.pod_kinds import (
     cliques,
@@ -67,10 +67,6 @@ MOST_GROWN, FEW_GROWN = 2_000, 32
 _MANY_KINDS = 160
 """With more kinds of pods than this their sizes are rounded up, so that each step places many pods, and there is no
 column generation: its programs grow with the square of the kinds."""
-
-_all: Callable[..., Bools] = np.logical_and.reduce
-_least: Callable[..., Floats] = np.minimum.reduce
-"""Without the steps that methods of arrays take before them; arrays here are small."""
 
 
 def fill_cheaply(problems: Sequence[BinPackingProblem]) -> list[Filling]:
@@ -127,32 +123,42 @@ def _least_nodes(problem: BinPackingProblem) -> int:
 
 def _filling(problem: BinPackingProblem, reduced: ReducedProblem) -> Filling | None:
     """The cheapest filling found at once; None where a pod finds no place."""
-    pods, kinds = int(problem.counts.sum()), int(np.count_nonzero(reduced.demand))
-    several = pods <= _SMALL_BATCH or (pods <= MOST_GROWN and kinds <= FEW_GROWN)
-    # Joining saves more in one filling than in another.
-    seated = [realise(problem, *way, _unlimited()) for way in _ways(problem, reduced, several=several)]
-    joined = [join_nodes(problem, found, reduced.rows, _unlimited()) for found in seated if found is not None]
-    fillings = list(map(_in_placing_order, joined))
-    if pods <= _SMALL_BATCH:
-        fillings.append(first_fit(problem))
+    _, _, used = totals_bound(reduced, _unlimited())
+    fillings = _fillings(problem, reduced, float(used.sum()))
     return min(fillings, key=lambda found: _filling_rank(problem, found), default=None)
 
 
-def _ways(problem: BinPackingProblem, reduced: ReducedProblem, *, several: bool) -> list[tuple[ReducedProblem, Floats]]:
-    """Patterns [nodes, kinds] that are found at once, each with the reduced problem whose kinds they have."""
-    _, _, used = totals_bound(reduced, _unlimited())
+def _fillings(problem: BinPackingProblem, reduced: ReducedProblem, nodes: float) -> Iterator[Filling]:
+    """Fillings that are found at once; `nodes` is how many there are at least."""
+    pods, kinds = int(problem.counts.sum()), int(np.count_nonzero(reduced.demand))
+    several = pods <= _SMALL_BATCH or (pods <= MOST_GROWN and kinds <= FEW_GROWN)
     # Fewer pods than that are on one node or two, whatever is bought.
-    fine = float(reduced.demand.sum()) >= _FINE * max(float(used.sum()), 1.0)
-    ways = [(reduced, patterns) for patterns in (_dealt(reduced) if fine else [])]
-    if ways and not several:
-        return ways
-    if not ways and np.count_nonzero(reduced.demand) > _MANY_KINDS:
+    fine = float(reduced.demand.sum()) >= _FINE * max(nodes, 1.0)
+    for way in _ways(problem, reduced, fine=fine, several=several):
+        found = realise(problem, *way, _unlimited())
+        if found is not None:  # joining saves more in one filling than in another
+            yield _in_placing_order(join_nodes(problem, found, reduced.rows, _unlimited()))
+    if pods <= _SMALL_BATCH:
+        yield first_fit(problem)
+
+
+def _ways(
+    problem: BinPackingProblem, reduced: ReducedProblem, *, fine: bool, several: bool
+) -> Iterator[tuple[ReducedProblem, Floats]]:
+    """Patterns [nodes, kinds] that are found at once, each with the reduced problem whose kinds they have."""
+    dealt = _dealt(reduced) if fine else []
+    yield from ((reduced, patterns) for patterns in dealt)
+    if dealt and not several:
+        return
+    if not dealt and np.count_nonzero(reduced.demand) > _MANY_KINDS:
         [(_, reduced, _)] = reduce_problems([_rounded_up(problem)], [_least_nodes(problem)])
-    tried: dict[bytes, Floats] = {}
-    for weights in size_weights(reduced)[: None if several else 1]:
-        patterns = grow_nodes(reduced, leading_kinds(reduced), weights, _unlimited())
-        tried.setdefault(patterns.tobytes(), patterns)
-    return [*ways, *((reduced, patterns) for patterns in tried.values())]
+    weights = size_weights(reduced)[: None if several else 1]
+    tried: set[bytes] = set()
+    for patterns in grown_in_turn(reduced, leading_kinds(reduced), weights, _unlimited()):
+        content = patterns.tobytes()
+        if content not in tried:
+            tried.add(content)
+            yield reduced, patterns
 
 
 def totals_bound(reduced: ReducedProblem, effort: Effort) -> tuple[float, Floats, Floats]:
@@ -216,34 +222,6 @@ def _in_placing_order(filling: Filling) -> Filling:
     return Filling(filling.rows[order], rank[filling.node][entries], filling.item[entries], filling.number[entries])
 
 
-_VALUES = ((0.4, 0.6), (0.55, 0.45), (0.7, 0.3), (0.2, 0.8))
-"""Weights of the largest node's first and second resource: they define the size of a pod."""
-
-_FEW_UNITS = 128.0
-"""Units of a resource, such as GPUs, of which no node has more than a few."""
-
-_OF_A_UNIT = 2 * sum(_VALUES[0])
-"""Weight of one unit of such a resource: more than all cpu and memory of a node."""
-
-
-def size_weights(reduced: ReducedProblem) -> Floats:
-    """Weightings [n, resources] of the resources that define the size of a pod.
-
-    A pod that needs more units of a resource that is counted in a few units, as GPUs, is larger than one that needs
-    fewer. Those that need none then fill what is left of nodes that are bought for the others. Placed by cpu and memory
-    alone, a pod with one GPU takes one of four that two pods with two want.
-    """
-    scale = reduced.net[:, :2].max(axis=0)
-    weights = np.zeros((len(_VALUES), reduced.net.shape[1]))
-    weights[:, : len(scale)] = np.array(_VALUES)[:, : len(scale)] / scale
-    for column in range(len(scale), reduced.net.shape[1] - reduced.soft - reduced.rules):
-        needed = reduced.sizes[:, column]
-        differs = bool((needed != needed[0]).any())
-        if differs and bool((reduced.net[:, column] <= _FEW_UNITS).all()):
-            weights[:, column] = _OF_A_UNIT
-    return weights
-
-
 def pod_values(problem: BinPackingProblem) -> Floats:
     """USD per hour that a pod of each item [items] is worth: its share of the cheapest fractional mixture of rows."""
     possible = _possible(problem)
@@ -252,240 +230,6 @@ def pod_values(problem: BinPackingProblem) -> Floats:
     [(_, reduced, _)] = reduce_problems([possible], [_least_nodes(possible)])
     _, values, _ = totals_bound(reduced, _unlimited())
     return np.where(possible.counts > 0, values[reduced.kind_of], 0.0).round(9)
-
-
-def grow_nodes(reduced: ReducedProblem, leading: Bools, weights: Floats, effort: Effort) -> Floats:
-    """Patterns [nodes, kinds] of all pods: `leading` [kinds] first, then by size with `weights` [resources].
-
-    Every kind has to fit on some row.
-    """
-    return _Grower(reduced, weights, effort).run(leading)
-
-
-class _CheapestRow:
-    """The first, so cheapest, row that holds a load; looked up where each row has at least as much as those before."""
-
-    def __init__(self, reduced: ReducedProblem) -> None:
-        net = reduced.net
-        self._net = net
-        self._columns: list[Floats] = list(np.ascontiguousarray(net.T))
-        self._chain = bool((np.diff(net, axis=0) >= 0).all())
-        self._steps: list[list[float]] = [column.tolist() for column in self._columns] if self._chain else []
-
-    def of(self, use: Floats, allowed: Bools | None) -> Ints:
-        """Rows [nodes] for loads [resources, nodes], the number of rows where none holds; `allowed` [nodes, rows]."""
-        rows = len(self._net)
-        if allowed is None and self._chain:
-            found: Ints = self._columns[0].searchsorted(use[0])
-            for column, amount in zip(self._columns[1:], use[1:], strict=True):
-                np.maximum(found, column.searchsorted(amount), out=found)
-            return found
-        holds = rows_holding(self._net, use.T)
-        if allowed is not None:
-            holds &= allowed
-        row = holds.argmax(axis=1)
-        return np.where(holds[np.arange(len(row)), row], row, rows)
-
-    def of_one(self, use: Sequence[float], allowed: Bools | None) -> int:
-        """The row of one load [resources]; as `of`, but most of its time would go into arrays of one element."""
-        if allowed is None and self._chain:
-            return max(map(bisect_left, self._steps, use))
-        holds: Bools = self._columns[0] >= use[0]
-        for column, amount in zip(self._columns[1:], use[1:], strict=True):
-            holds &= column >= amount
-        if allowed is not None:
-            holds &= allowed
-        row = int(np.argmax(holds))
-        return row if holds[row] else len(self._net)
-
-
-class _Grower:
-    """Nodes being filled: `use` and `spare` [resources, nodes] on `row` [nodes], for which `paid` [nodes] is the price.
-
-    `allowed` [nodes, rows] is set where some kinds do not suit all rows. `next` and `step` [nodes] are the row that one
-    more pod of the present kind needs, and what that adds to the price."""
-
-    def __init__(self, reduced: ReducedProblem, weights: Floats, effort: Effort) -> None:
-        self._problem, self._weights, self._effort = reduced, weights, effort
-        self._find = _CheapestRow(reduced)
-        most, width = int(reduced.demand.sum()), reduced.sizes.shape[1]
-        self._use: Floats = np.zeros((width, most))
-        self._spare: Floats = np.zeros((width, most))
-        self._row: Ints = np.zeros(most, np.int64)
-        self._paid: Floats = np.zeros(most)
-        self._next: Ints = np.zeros(most, np.int64)
-        self._step: Floats = np.zeros(most)
-        self._allowed: Bools | None = None
-        if not reduced.suits.all():
-            self._allowed = np.ones((most, len(reduced.price)), np.bool_)
-        # One row more stands for no row at all.
-        self._net: Floats = np.concatenate([reduced.net.T, np.full((width, 1), -1.0)], axis=1)
-        self._price = np.append(reduced.price, np.inf)
-        self._nodes = 0
-        self._entries: list[tuple[Ints, int, Ints]] = []
-        self._singles: list[tuple[int, int, int]] = []
-
-    def run(self, leading: Bools) -> Floats:
-        large = np.round(self._problem.sizes @ self._weights, 12)
-        for kind in np.lexsort((np.arange(len(large)), -large, ~leading)).tolist():
-            if self._problem.demand[kind]:
-                self._place(kind, int(self._problem.demand[kind]))
-        counts = np.zeros((self._nodes, len(large)))
-        for nodes, kind, number in self._entries:
-            counts[nodes, kind] += number
-        if self._singles:
-            node, kinds, numbers = np.array(self._singles, np.int64).T
-            np.add.at(counts, (node, kinds), numbers)
-        return counts
-
-    def _place(self, kind: int, left: int) -> None:
-        size = self._problem.sizes[kind]
-        alone = self._cheapest_row_alone(kind)
-        price, opened = float(self._price[alone]), 1
-        left = self._fill_paid_room(kind, size, left)
-        if left:
-            self._ask(kind, size, 0)
-        while left:
-            taken = self._grow(kind, size, left, price)
-            if taken:
-                left -= taken
-                if left:  # what looking for paid room among these nodes would cost; they are full
-                    self._effort.charge(14, 4.0 * self._nodes * len(size))
-                continue
-            each = int(_room(self._net[:, alone : alone + 1], size)[0])
-            # A node that can grow no further for this kind will not compete with the next one.
-            grows = self._find.of(((each + 1) * size)[:, None], None)[0] < len(self._problem.price)
-            fresh = min(-(-left // each), opened) if grows else -(-left // each)
-            opened *= 2
-            before = self._nodes
-            left -= self._open(kind, size, alone, fresh, each, left)
-            if left:
-                self._ask(kind, size, before)
-
-    def _cheapest_row_alone(self, kind: int) -> int:
-        suits = None if self._allowed is None else self._problem.suits[kind]
-        return self._find.of_one(self._problem.sizes[kind].tolist(), suits)
-
-    def _open(self, kind: int, size: Floats, row: int, fresh: int, each: int, left: int) -> int:
-        nodes = np.arange(self._nodes, self._nodes + fresh)
-        number = np.full(fresh, each, np.int64)
-        last = number[-1] = min(each, left - each * (fresh - 1))
-        self._nodes += fresh
-        self._row[nodes] = row
-        self._paid[nodes] = self._price[row]
-        self._spare[:, nodes] = self._net[:, row : row + 1]
-        self._put(kind, size, nodes, number)
-        return each * (fresh - 1) + last
-
-    def _fill_paid_room(self, kind: int, size: Floats, left: int) -> int:
-        """Fill room that is paid for, fullest nodes first; returns how many pods are left."""
-        nodes = self._nodes
-        if not nodes or not left:
-            return left
-        self._effort.charge(14, 4.0 * nodes * len(size))
-        some: Ints = _all(self._spare[:, :nodes] >= size[:, None]).nonzero()[0]
-        if self._allowed is not None:
-            some = some[self._problem.suits[kind][self._row[some]]]
-        if not len(some):
-            return left
-        spare = self._spare[:, some]
-        order = self._fullest_first(spare)
-        return left - self._take(kind, size, some[order], _room(spare, size)[order], left)
-
-    def _ask(self, kind: int, size: Floats, first: int) -> None:
-        """Note for the nodes from `first` on which row one more pod needs, and what that adds to the price."""
-        nodes = slice(first, self._nodes)
-        allowed = None if self._allowed is None else self._allowed[nodes] & self._problem.suits[kind]
-        row = self._next[nodes] = self._find.of(self._use[:, nodes] + size[:, None], allowed)
-        self._step[nodes] = (self._price[row] - self._paid[nodes]).round(9)
-
-    def _ask_one(self, kind: int, size: Floats, node: int) -> None:
-        """As `_ask`, for one node."""
-        allowed = None if self._allowed is None else self._allowed[node] & self._problem.suits[kind]
-        row = self._next[node] = self._find.of_one((self._use[:, node] + size).tolist(), allowed)
-        self._step[node] = (self._price[row] - self._paid[node]).round(9)
-
-    def _grow(self, kind: int, size: Floats, left: int, fresh: float) -> int:
-        """Put pods where the price rises least, if by no more than `fresh`; returns how many.
-
-        Afterwards these nodes are full for this kind, or no pod is left.
-        """
-        nodes = self._nodes
-        if not nodes:
-            return 0
-        self._effort.charge(24, (8.0 + (0 if self._allowed is None else len(self._price))) * nodes * len(size))
-        step = self._step[:nodes]
-        least = float(_least(step))
-        if least > fresh + ROUNDING:
-            return 0
-        some: Ints = (step <= least + ROUNDING).nonzero()[0]
-        if len(some) == 1:
-            return self._grow_one(kind, size, left, int(some[0]))
-        row = self._next[some]
-        over = self._net[:, row] - self._use[:, some]
-        order = self._fullest_first(over)
-        some, row, over = some[order], row[order], over[:, order]
-        many = _room(over, size)
-        number = int(many.cumsum().searchsorted(left)) + 1
-        some, row, many, over = some[:number], row[:number], many[:number], over[:, :number]
-        self._row[some] = row
-        self._paid[some] = self._price[row]
-        self._spare[:, some] = over
-        taken = self._take(kind, size, some, many, left)
-        if taken < left:
-            self._ask(kind, size, 0)
-        return taken
-
-    def _grow_one(self, kind: int, size: Floats, left: int, node: int) -> int:
-        """Let one node grow, and put pods there; returns how many."""
-        row = int(self._next[node])
-        use = self._use[:, node]
-        over = self._net[:, row] - use
-        each = zip(over.tolist(), size.tolist(), strict=True)
-        number = min(left, *(int(have // wanted) for have, wanted in each if wanted))
-        amounts = number * size
-        self._row[node] = row
-        self._paid[node] = self._price[row]
-        use += amounts
-        self._spare[:, node] = over - amounts
-        if self._allowed is not None:
-            self._allowed[node] &= self._problem.suits[kind]
-        self._singles.append((node, kind, number))
-        if number < left:
-            self._ask_one(kind, size, node)
-        return number
-
-    def _fullest_first(self, spare: Floats) -> Ints:
-        """The order of nodes by what they have to spare [resources, nodes]."""
-        amount = spare[0] * self._weights[0]
-        for line, weight in zip(spare[1:2], self._weights[1:2], strict=True):
-            amount += line * weight
-        return np.argsort(amount.round(12), kind="stable")
-
-    def _take(self, kind: int, size: Floats, nodes: Ints, many: Ints, left: int) -> int:
-        """Put pods on the first of these nodes, `many` on each at most; returns how many."""
-        ends = many.cumsum()
-        some = int(ends.searchsorted(left)) + 1
-        taken = many[:some].copy()
-        if some <= len(many):
-            taken[-1] -= ends[some - 1] - left
-        self._put(kind, size, nodes[:some], taken)
-        return min(left, int(ends[-1]))
-
-    def _put(self, kind: int, size: Floats, nodes: Ints, number: Ints) -> None:
-        amounts = size[:, None] * number
-        self._use[:, nodes] += amounts
-        self._spare[:, nodes] -= amounts
-        if self._allowed is not None:
-            self._allowed[nodes] &= self._problem.suits[kind]
-        self._entries.append((nodes, kind, number))
-
-
-def _room(spare: Floats, size: Floats) -> Ints:
-    """Return how many pods of a size [resources] fit into what nodes have to spare [resources, nodes]."""
-    wanted = size > 0
-    many: Ints = np.floor(_least(spare[wanted] / size[wanted, None], axis=0)).astype(np.int64)
-    return many
 
 
 _NODES = (3, 4, 6, 9, 14)
