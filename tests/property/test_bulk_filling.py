@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiplap.scheduling.model.resources import distinct_lines
 from shiplap.scheduling.packing.size_classes import in_proportion, split_by_quotas, water_fill
+from shiplap.scheduling.search import improve as improve_module
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.grown_nodes import grow_nodes, grown_in_turn, size_weights
@@ -74,6 +76,22 @@ def test_weightings_that_share_decisions_grow_the_nodes_that_each_grows_alone(pr
     assert [one for place, one in enumerate(alone) if one not in alone[:place]] == [
         one for place, one in enumerate(together) if one not in together[:place]
     ]
+
+
+def test_a_filling_that_nothing_can_undercut_is_not_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prices are multiples of 0.25: 3.2 nodes in parts, so 1.0 for one node of four is the least."""
+    firsts: list[BinPackingProblem] = []
+
+    def noted(problem: BinPackingProblem) -> Filling:
+        firsts.append(problem)
+        return first_fit(problem)
+
+    monkeypatch.setattr(improve_module, "first_fit", noted)
+    net, price = [[1000, 1000], [2000, 2000], [4000, 4000]], [0.25, 0.5, 1.0]
+    [even] = fill_cheaply([without_rules([[400, 100], [300, 100]], [5, 4], net, price)])
+    assert (even.rows.tolist(), firsts) == ([2], [])
+    [uneven] = fill_cheaply([without_rules([[400, 100], [300, 100]], [5, 4], net, [0.25, 0.47, 1.0])])
+    assert faults(firsts[0], uneven) == []
 
 
 def test_a_cached_first_filling_is_the_same_and_no_other_problems() -> None:

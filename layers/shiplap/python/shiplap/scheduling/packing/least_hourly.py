@@ -12,10 +12,11 @@ import numpy as np
 
 from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.scheduling.model.pod_classes import PodClass
-from shiplap.scheduling.model.resources import ROUNDING, Floats
+from shiplap.scheduling.model.resources import Floats
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.search.column_generation import covering_mixture
 from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.price_unit import EXACT, least_price
 
 
 def least_hourly(compiled: CompiledSnapshot, classes: Sequence[PodClass]) -> float:
@@ -35,7 +36,7 @@ def least_hourly(compiled: CompiledSnapshot, classes: Sequence[PodClass]) -> flo
     if not some.any() or not net.any(axis=0).all():
         return 0.0
     least, _, _ = covering_mixture(needed[some], net, price, Effort(np.inf))
-    return least * (1 - ROUNDING)
+    return least_price(least, price) * (1 - EXACT)
 
 
 def _rows(compiled: CompiledSnapshot) -> tuple[Floats, Floats]:

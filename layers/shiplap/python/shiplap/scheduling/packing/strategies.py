@@ -25,6 +25,7 @@ from shiplap.scheduling.packing.least_hourly import least_hourly
 from shiplap.scheduling.packing.pack import Packer, Packing, Way
 from shiplap.scheduling.search.column_generation import CLOSE
 from shiplap.scheduling.search.improve import FEW_GROWN, MOST_GROWN
+from shiplap.scheduling.search.price_unit import EXACT
 
 MOST_CLASSES = FEW_GROWN
 """Classes of pods up to which they are placed step by step, or in other orders: as many kinds as the search fills in
@@ -45,6 +46,9 @@ MOST_PODS_LEFT_OUT_AGAIN = 200
 
 MOST_FIRST = 3
 """Times that pods which have found no place go before all others."""
+
+_EXACT = 2 * EXACT
+"""The part of a price below which a saving counts for nothing."""
 
 CLEARLY = CLOSE
 """The least part of the price that a strategy has to save where it gives something up: the search itself stops so close
@@ -98,11 +102,11 @@ def best_packing(batch: Batch) -> Packing:
         if not strategy.applies(batch, known):
             continue
         of_no_use = _of_no_use(known, strategy)
-        if of_no_use < np.inf and batch.pods > FEW_PODS:
+        if of_no_use < np.inf:
             least = least_hourly(batch.compiled, batch.classes) if least is None else least
-            if least >= of_no_use:
+            if least >= of_no_use * (1 - _EXACT):
                 continue
-        known = _improved(batch, known, strategy, of_no_use)
+        known = _improved(batch, known, strategy, of_no_use, least or 0.0)
     return known
 
 
@@ -113,12 +117,15 @@ def _of_no_use(known: Packing, strategy: Strategy) -> float:
     return known.hourly() * (1 - strategy.least_saving) - ROUNDING
 
 
-def _improved(batch: Batch, known: Packing, strategy: Strategy, of_no_use: float) -> Packing:
+def _improved(batch: Batch, known: Packing, strategy: Strategy, of_no_use: float, least: float) -> Packing:
+    """The best of the known packing and the alternatives; none is asked for once one costs the `least` that any can."""
     saving = strategy.least_saving
     for other in strategy.packings(batch, known, of_no_use):
         if is_better(other, known, batch.classes, saving):
             # What is given up for it is given up now: from here on any saving counts.
             known, saving = other, None if saving is None else 0.0
+            if least >= _of_no_use(known, strategy) * (1 - _EXACT):
+                break
     return known
 
 

@@ -50,6 +50,7 @@ from shiplap.scheduling.search.pod_kinds import (
     realise,
     reduce_problems,
 )
+from shiplap.scheduling.search.price_unit import EXACT, least_price
 from shiplap.scheduling.search.type_mix import deal, mix
 
 _FINE = 8.0
@@ -123,9 +124,15 @@ def _least_nodes(problem: BinPackingProblem) -> int:
 
 def _filling(problem: BinPackingProblem, reduced: ReducedProblem) -> Filling | None:
     """The cheapest filling found at once; None where a pod finds no place."""
-    _, _, used = totals_bound(reduced, _unlimited())
-    fillings = _fillings(problem, reduced, float(used.sum()))
-    return min(fillings, key=lambda found: _filling_rank(problem, found), default=None)
+    bound, _, used = totals_bound(reduced, _unlimited())
+    least = least_price(bound, reduced.price) * (1 + EXACT), _fewest_nodes(reduced)
+    best: Filling | None = None
+    for found in _fillings(problem, reduced, float(used.sum())):
+        best = found if best is None else min(best, found, key=lambda one: _filling_rank(problem, one))
+        price, nodes = _filling_rank(problem, best)
+        if price <= least[0] and nodes <= least[1]:
+            break
+    return best
 
 
 def _fillings(problem: BinPackingProblem, reduced: ReducedProblem, nodes: float) -> Iterator[Filling]:
@@ -140,6 +147,14 @@ def _fillings(problem: BinPackingProblem, reduced: ReducedProblem, nodes: float)
             yield _in_placing_order(join_nodes(problem, found, reduced.rows, _unlimited()))
     if pods <= _SMALL_BATCH:
         yield first_fit(problem)
+
+
+def _fewest_nodes(reduced: ReducedProblem) -> int:
+    """As many nodes as a resource or a strong rule needs, whatever is bought."""
+    exact = reduced.sizes.shape[1] - reduced.soft
+    total = (reduced.sizes[:, :exact] * reduced.demand[:, None]).sum(axis=0)
+    largest = reduced.net[:, :exact].max(axis=0, initial=1)
+    return int(np.ceil(max([1.0, *(total / largest).tolist()]) * (1 - ROUNDING)))
 
 
 def _ways(
@@ -330,8 +345,8 @@ def _families(problems: Sequence[BinPackingProblem], fillings: Sequence[Filling]
 class _ProblemSearch(msgspec.Struct, frozen=True, eq=False):
     """The search for one problem.
 
-    `bound` is what no filling undercuts, `values` [kinds] what a pod is worth by its size then, and `fine` whether
-    nodes hold many pods.
+    `bound` is what no filling undercuts, `least` the same for whole nodes, `values` [kinds] what a pod is worth by its
+    size then, and `fine` whether nodes hold many pods.
     """
 
     place: int
@@ -339,6 +354,7 @@ class _ProblemSearch(msgspec.Struct, frozen=True, eq=False):
     filling: Filling
     reduced: ReducedProblem
     bound: float
+    least: float
     values: Floats
     fine: bool
 
@@ -348,7 +364,7 @@ class _ProblemSearch(msgspec.Struct, frozen=True, eq=False):
     ) -> _ProblemSearch:
         bound, values, used = totals_bound(reduced, effort)
         fine = float(reduced.demand.sum()) >= _FINE * float(used.sum())
-        return cls(place, problem, filling, reduced, bound, values, fine)
+        return cls(place, problem, filling, reduced, bound, least_price(bound, reduced.price), values, fine)
 
     @property
     def cost(self) -> float:
@@ -358,7 +374,7 @@ class _ProblemSearch(msgspec.Struct, frozen=True, eq=False):
     @property
     def gap(self) -> float:
         """USD per hour that could be saved at most; 0 when that is negligible."""
-        return self.cost - self.bound if self.cost > self.bound * (1 + _NEGLIGIBLE) else 0.0
+        return self.cost - self.bound if self.cost > self.least * (1 + _NEGLIGIBLE) else 0.0
 
     def current_patterns(self) -> Floats:
         """The patterns [nodes, kinds] of the present filling."""
