@@ -95,7 +95,10 @@ def _fitting(problem: BinPackingProblem, sizes: Ints) -> Bools:
     lines, line_of = suit_lines(problem.suits)
     for number, suits in enumerate(lines):
         items = np.flatnonzero(line_of == number)
-        fits[items] = rows_holding(pareto_front(problem.net[suits & buys]), sizes[items]).any(axis=1)
+        rows = problem.net[suits & buys]
+        if len(items) ** 2 > len(rows):  # to find the front takes as long as to ask for a few items
+            rows = pareto_front(rows)
+        fits[items] = rows_holding(rows, sizes[items]).any(axis=1)
     return fits
 
 
@@ -211,6 +214,8 @@ def _dealt(reduced: ReducedProblem) -> list[Floats]:
         rows = mix(reduced, slack, _unlimited())
         if not len(rows):
             return []
+        if len(rows) == 1 and _holds_all(reduced, int(rows[0])):
+            return [reduced.demand[None, :]]
         counts, left, fullest = deal(reduced, rows, _unlimited())
         if not np.isfinite(fullest):
             continue
@@ -225,6 +230,13 @@ def _dealt(reduced: ReducedProblem) -> list[Floats]:
             counts = np.concatenate([counts, more])
             return [counts[counts.any(axis=1)]]
     return []
+
+
+def _holds_all(reduced: ReducedProblem, row: int) -> bool:
+    """True if one node of a row holds all pods."""
+    asked = reduced.demand > 0
+    total = (reduced.sizes * reduced.demand[:, None]).sum(axis=0)
+    return bool(reduced.suits[asked, row].all()) and bool((total <= reduced.net[row]).all())
 
 
 def _in_placing_order(filling: Filling) -> Filling:

@@ -28,7 +28,7 @@ def join_nodes(problem: BinPackingProblem, filling: Filling, rows: Ints, effort:
 
     `rows` are those that can be the cheapest of the rows that hold a load.
     """
-    return _Joiner(problem, filling, rows, effort).run()
+    return _Joiner(problem, filling, rows, effort).run() if len(filling.rows) > 1 else filling
 
 
 class _Joiner:

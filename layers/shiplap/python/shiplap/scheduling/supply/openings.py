@@ -469,10 +469,10 @@ class Openings:
             joining: as for `keeps_size`.
         """
         added = self._added(attempt, bound, inside, joining=joining)
-        least = float(np.min(added, initial=np.inf))
+        place = int(np.argmin(added)) if len(added) else 0
+        least = float(added[place]) if len(added) else np.inf
         if least == np.inf:
             return None
-        place = int(np.argmin(added))
         if joining:
             places = np.flatnonzero(added <= least).tolist()
             place = min(places, key=lambda place: sum(len(pods) for _, pods in self.open.claims[place].pods))
@@ -483,6 +483,8 @@ class Openings:
         state, room = int(self.open.states()[place]), self._room_of(attempt)
         if room.kept[state] < 0:
             room.kept[state] = room_on_launch_row(group, target, self.open.used[[place]], attempt.requests)[0]
+        if room.many[state] < 0:
+            self._ask(room, attempt, np.array([state], np.int64))
         most = min(most, int(room.kept[state]), 1 if attempt.pod_class.ports else int(room.many[state]))
         return CheapestPlace(attempt, least, place, target, most if bound is None else min(most, int(bound[place])))
 
@@ -549,16 +551,19 @@ class Openings:
 
     def _price(self, room: RoomByState, attempt: PlacementAttempt, states: Ints) -> None:
         """Note what a pod of an attempt adds to the price of claims in these states."""
-        self._ask(room, attempt, states[room.many[states] < 0])
-        known = self.open.known_states
-        for state in sorted(set(states.tolist())):
-            if room.many[state] > 0:
-                group, load = self.open.groups.all[known.groups[state]], known.loads[state]
-                target = self._merged[group.index, attempt.constraint]
-                price = np.inf if target is None else target.launch_price(load + attempt.requests)
-                room.added[state] = round(price - group.launch_price(load), 9)
-            elif not room.many[state]:
-                room.added[state] = np.inf
+        known, groups = self.open.known_states, self.open.groups.all
+        for state in sorted(set(states.tolist()), key=known.groups.__getitem__):
+            group, load = groups[known.groups[state]], known.loads[state]
+            after = load + attempt.requests
+            room.added[state] = np.inf
+            # Most claims are full, so this saves asking each of their groups.
+            if (after > group.reach).any():
+                continue
+            target = self.merge(group, attempt)
+            if target is not None and (not target.minimums or target.room(load[None, :], attempt.requests)[0]):
+                room.added[state] = round(target.launch_price(after) - group.launch_price(load), 9)
+            elif (group.index, attempt.constraint) not in self._merged:
+                room.added[state] = np.nan  # it is asked again, perhaps by a class that may still compare
 
     def _allowances(self) -> object:
         """A value that changes with what decides where claims can be opened: limits, estimates, reservations."""
