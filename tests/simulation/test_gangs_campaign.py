@@ -20,3 +20,14 @@ def test_gangs_keep_every_promise_and_are_asked_for_as_a_whole() -> None:
     whole = sorted({request.at_least for request in run.compute.requests if request.at_least})
     assert whole[-2:] == [4, 7]
     assert all(request.at_least in (0, request.wanted) for request in run.compute.requests)
+
+
+def test_requests_under_faults_are_answered_and_end() -> None:
+    play = load("gangs-requests")
+    outcome = Simulation(play, 3200, draw_faults(play.scenario, 3200), play.scenario.hours).play()
+
+    assert outcome.violations == ()
+    told = "\n".join(outcome.lines)
+    for request in play.scenario.provisioning_requests:
+        assert f"asks for {request.name}-1" in told
+        assert f"ends {request.name}-" in told
