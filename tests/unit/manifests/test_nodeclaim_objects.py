@@ -327,12 +327,16 @@ def test_an_install_without_a_name_touches_nothing() -> None:
 def test_an_object_stays_while_another_controllers_finalizer_keeps_its_node(
     finalizers: list[str], instance_id: str, is_kept: bool
 ) -> None:
-    item = created(claim(ClaimState.TERMINATING))
+    item = created(claim())
     left = any_node("ip-10-0-0-1", zone="eu-west-1a", instance_id=instance_id, metadata={"finalizers": finalizers})
     for known in ((), (claim(ClaimState.GONE),)):
         found = claim_object_changes(known, [item], [POOL], [left], "one", NOW)
         assert found.deleted == (() if is_kept else (item,))
         assert found.ending == ((item,) if is_kept else ())
+        said = [conditions({"status": status})["InstanceTerminating"] for _, status in found.statuses]
+        assert said == (["True"] if is_kept else [])
+        again = [{**item, "status": status} for _, status in found.statuses]
+        assert claim_object_changes(known, again, [POOL], [left], "one", NOW + 60).statuses == ()
 
 
 @pytest.mark.parametrize("state", sorted(SHOWN))

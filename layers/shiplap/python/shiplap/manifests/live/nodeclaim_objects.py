@@ -66,6 +66,7 @@ _HASHES = frozenset({POOL_HASH, POOL_HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_H
 _DECIDED = frozenset({"Drifted", "Consolidatable", "DisruptionReason"})
 _API_VERSION = "karpenter.sh/v1"
 _NEVER = "Never"
+_TERMINATING = "InstanceTerminating"
 _OF_USERS = SHOWN | {ClaimState.PLANNED, ClaimState.LAUNCHING}
 _REGISTERED = SHOWN - {ClaimState.LAUNCHED}
 _INITIALIZED = _REGISTERED - {ClaimState.REGISTERED}
@@ -162,7 +163,7 @@ def claim_object_changes(
     left = [node for node in nodes if _is_guarded(node, install) and node.metadata.name not in claimed]
     return ClaimObjectChanges(
         created=tuple(found.created),
-        statuses=tuple(found.statuses),
+        statuses=(*found.statuses, *(each for name in sorted(held) if (each := _ended(ours[name], now)) is not None)),
         annotated=tuple((item, missing) for item, missing in annotated if missing),
         deleted=tuple(ours[name] for name in sorted(over - held)),
         taken_over=tuple(found.taken_over),
@@ -316,6 +317,17 @@ def _is_held_by_node(item: RawObject, nodes: Iterable[Node]) -> bool:
     )
 
 
+def _ended(item: RawObject, now: float) -> tuple[RawObject, RawObject] | None:
+    """An object whose instance has ended, with the status that says so; None if it says so already."""
+    status = item.get("status") or {}
+    listed = status.get("conditions")
+    known = {each.get("type"): each for each in (listed if isinstance(listed, list) else ())}
+    if known.get(_TERMINATING, {}).get("status") == "True":
+        return None
+    known[_TERMINATING] = _condition(_TERMINATING, "True", _TERMINATING, {}, now)
+    return item, {**status, "conditions": [known[type_] for type_ in sorted(known)]}
+
+
 def _is_kept_once_deleted(item: RawObject) -> bool:
     """True if nobody has deleted the object yet, and the API server would keep it for our finalizer."""
     return not item["metadata"].get("deletionTimestamp") and FINALIZER in finalizers_of(item)
@@ -447,7 +459,7 @@ def _of_record(claim: NodeClaim) -> dict[str, tuple[str, str]]:
     if claim.state is ClaimState.DRAINING:
         found["Drained"] = ("Unknown", "Draining")
     if claim.state is ClaimState.TERMINATING:
-        found["InstanceTerminating"] = ("True", "InstanceTerminating")
+        found[_TERMINATING] = ("True", _TERMINATING)
     return found
 
 
