@@ -5,6 +5,7 @@ What a decision does not read is passed over; what it reads must be sound, or th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,7 @@ from shiplap_cli.inputs import object_validation
 from shiplap_cli.inputs.claim_objects import ClaimObject, claim_of, histories_of, read_claim_object
 from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
 from shiplap_cli.inputs.pod_templates.admission import Admission, LimitRange, PriorityClass, RuntimeClass
+from shiplap_cli.inputs.pod_templates.pod_sets import has_pod_template, makes_sets, workloads_of_sets
 from shiplap_cli.inputs.pod_templates.workload_objects import KINDS as WORKLOADS
 from shiplap_cli.inputs.pod_templates.workload_objects import Workload, read_workload
 from shiplap_cli.inputs.workloads import Scale, missing_pods
@@ -55,7 +57,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The part of a cluster that a decision reads; `histories` say since when, as far as NodeClaims tell.
 
     `manifests` are the NodePools and what belongs to them, as far as they were among the objects, not yet checked.
-    `added` says how many pods of which workload are in the view although they do not exist. `of_features` is None
+    `added` says how many pods of which workload are in the view although they do not exist, `passed_over` how many
+    objects of which kind make pods that are not. `of_features` is None
     where what optional features read may not be listed.
     """
 
@@ -65,6 +68,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     histories: tuple[NodeHistory, ...] = ()
     manifests: tuple[Document, ...] = ()
     added: tuple[tuple[str, int], ...] = ()
+    passed_over: tuple[tuple[str, int], ...] = ()
     of_features: FeatureObjects | None = None
 
 
@@ -80,6 +84,8 @@ def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = N
     """
     found: dict[str, list[Any]] = {kind: [] for kind in _READERS}
     workloads: list[Workload] = []
+    of_sets: list[Workload] = []
+    passed_over: Counter[str] = Counter()
     seen: dict[tuple[str, str, str], Document] = {}
     manifests: list[Document] = []
     of_features: list[Document] = []
@@ -90,9 +96,13 @@ def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = N
             raise invalid_field(document, "", "kind is missing")
         if kind in kinds_read:
             of_features.append(document)
+        if makes_sets(document) and scales is not None:
+            of_sets += workloads_of_sets(document)
         if kind not in found:
             if kind in MANIFEST_KINDS:
                 manifests.append(document)
+            elif not makes_sets(document) and has_pod_template(document.data):
+                passed_over[kind] += 1
             continue
         item = _READERS[kind](document)
         key = (kind, item.metadata.namespace or "default", item.metadata.name)
@@ -106,7 +116,7 @@ def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = N
         if kind in WORKLOADS and scales is not None:
             workloads.append(read_workload(document))
     storage_is_known = bool(found["StorageClass"])
-    missing = missing_pods(workloads, found["Pod"], scales or (), with_claims=storage_is_known)
+    missing = missing_pods([*of_sets, *workloads], found["Pod"], scales or (), with_claims=storage_is_known)
     admission = Admission(found["RuntimeClass"], found["PriorityClass"], found["LimitRange"])
     found["Pod"] = [*map(admission.pod, found["Pod"]), *map(admission.new_pod, missing.pods)]
     there = {(item.metadata.namespace, item.metadata.name) for item in found["PersistentVolumeClaim"]}
@@ -116,7 +126,12 @@ def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = N
     found["DaemonSet"] = list(map(admission.daemon_set, found["DaemonSet"]))
     view = replace(ClusterView(), **{field: tuple(found[kind]) for kind, field in _VIEW_FIELDS.items()})
     state = _state_of(view, found["NodeClaim"], manifests)
-    return replace(state, added=missing.counts, of_features=FeatureObjects(tuple(of_features)))
+    return replace(
+        state,
+        added=missing.counts,
+        passed_over=tuple(sorted(passed_over.items())),
+        of_features=FeatureObjects(tuple(of_features)),
+    )
 
 
 def state_of(

@@ -168,6 +168,8 @@ def _note_of_workloads(cluster_inputs: ClusterInputs) -> Iterator[str]:
     if added:
         total, listed = sum(number for _, number in added), summary([f"{number} of {name}" for name, number in added])
         yield f"{counted(total, 'pod')} with + in the name will be made by workloads: {listed}"
+    for kind, number in cluster_inputs.state.passed_over:
+        yield f"pods of {counted(number, kind)} are not planned: their kind is not read"
 
 
 def _snapshot(

@@ -145,10 +145,13 @@ def _living(
 
 
 def _deployment_of(pod: Pod, replica_set: str, workload: Workload | None) -> str:
-    """The Deployment of a ReplicaSet; where that is not among the objects, its name ends in the template's hash."""
+    """The Deployment of a ReplicaSet; where that is not among the objects, its name ends in the template's hash.
+
+    A pod that somebody wrote by hand may lack the label of the hash.
+    """
     if workload is not None:
         return workload.owner.name if workload.owner is not None else ""
-    return replica_set.removesuffix(f"-{pod.metadata.labels.get(TEMPLATE_HASH, '')}")
+    return replica_set.removesuffix(f"-{pod.metadata.labels.get(TEMPLATE_HASH) or replica_set.rpartition('-')[2]}")
 
 
 def deployment_of_pod(pod: Pod, replica_set: str) -> str:

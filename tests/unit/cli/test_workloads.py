@@ -24,6 +24,10 @@ MISSING: dict[str, tuple[list[Object], list[str]]] = {
         [workload("Deployment", replicas=3), owned("web-5d9-a", OF_SET, "Running"), owned("web-5d9-b", OF_SET)],
         ["web+1"],
     ),
+    "one lives, whose template's hash only its ReplicaSet's name tells": (
+        [workload("Deployment", replicas=2), owned("web-5d9-a", OF_SET, labels={"app": "web"})],
+        ["web+1"],
+    ),
     "more live than are wanted": (
         [workload("Deployment", replicas=1), owned("web-5d9-a", OF_SET), owned("web-5d9-b", OF_SET)],
         [],

@@ -142,7 +142,7 @@ def read_workload(document: Document) -> Workload:
         item = typed_object(document, _Replicated)
         wanted = 1 if item.spec.replicas is None else item.spec.replicas
         return replace(
-            _checked(document, item.metadata, wanted, item.spec.template),
+            checked_workload(document, item.metadata, wanted, item.spec.template),
             claims=item.spec.volume_claim_templates,
             first=_first_ordinal(document, item.spec.ordinals.start),
             revision=item.status.update_revision or item.metadata.annotations.get(_REVISION, ""),
@@ -150,18 +150,21 @@ def read_workload(document: Document) -> Workload:
     if kind == "Job":
         job = typed_object(document, _Job)
         ended = _ended_indexes(document, job.spec, job.status)
-        workload = _checked(document, job.metadata, _wanted_by_job(job.spec, job.status, ended), job.spec.template)
+        workload = checked_workload(
+            document, job.metadata, _wanted_by_job(job.spec, job.status, ended), job.spec.template
+        )
         return replace(workload, ended=ended, labels_itself=not job.spec.manual_selector)
     cron_job = typed_object(document, _CronJob)
     spec = cron_job.spec.job_template.spec
-    workload = _checked(document, cron_job.metadata, 0, spec.template, at="spec.jobTemplate.spec.template.spec")
+    workload = checked_workload(document, cron_job.metadata, 0, spec.template, at="spec.jobTemplate.spec.template.spec")
     ended = () if spec.completion_mode == _INDEXED else None
     return replace(workload, ended=ended, labels_itself=not spec.manual_selector)
 
 
-def _checked(
+def checked_workload(
     document: Document, meta: ObjectMeta, wanted: int, template: PodTemplateSpec, *, at: str = "spec.template.spec"
 ) -> Workload:
+    """The workload of a document with sound pods, at this path. Raises InvalidInput."""
     if wanted < 0:
         raise invalid_field(document, "spec.replicas", f"must not be negative, is {wanted}")
     raise_first(document, pod_spec_problems(template.spec, at))
