@@ -75,7 +75,7 @@ def test_what_a_kustomization_would_change_is_told(tmp_path: Path, shiplap: Ship
     prod, test = shiplap.json("validate", folder)["warnings"]
     assert (prod["file"], prod["line"]) == (str(folder / "prod/kustomization.yaml"), 4)
     assert prod["reason"] == (
-        f"namePrefix, patches not applied: render it first, `kubectl kustomize {folder}/prod | shiplap validate -`"
+        f"namePrefix, patches not applied: render it first, such as by `kubectl kustomize {folder}/prod`"
     )
     assert (test["file"], test["line"]) == (str(folder / "test/kustomization.yml"), 1)
     assert "2 warnings" in shiplap.page("validate", folder)
@@ -158,3 +158,12 @@ def test_a_role_is_named_without_its_arn(tmp_path: Path, shiplap: Shiplap) -> No
     (problem,) = shiplap.json("validate", written(tmp_path, {"a.json": json.dumps(role)}), code=2)["problems"]
     assert problem["field"] == "spec.role"
     assert problem["reason"].endswith("without its ARN; write nodes/web")
+
+
+@pytest.mark.parametrize("command", [("plan", "-f"), ("migrate", "convert")])
+def test_commands_that_read_every_file_name_a_chart_for_what_it_is(
+    command: tuple[str, ...], tmp_path: Path, shiplap: Shiplap
+) -> None:
+    (tmp_path / "deploy.yaml").write_text("kind: Deployment\nmetadata:\n  name: {{ .Values.name }}\n")
+    said = shiplap.error(*command, str(tmp_path))
+    assert "deploy.yaml:3: is a Helm template, not YAML: render it first, such as by `helm template CHART`" in said

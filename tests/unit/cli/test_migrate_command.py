@@ -98,6 +98,18 @@ def test_what_does_not_map_is_exit_code_one(tmp_path: Path, shiplap: Shiplap) ->
     assert "1 not mapped" in shiplap("migrate", "convert", str(path), code=1)
 
 
+def test_a_kustomization_that_nobody_applied_does_not_map(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    (folder / "pools.yaml").write_text(karpenter.read_text())
+    (folder / "kustomization.yaml").write_text(
+        "kind: Kustomization\nresources: [pools.yaml]\npatches: [{path: p.yaml}]\n"
+    )
+    page = shiplap("migrate", "convert", str(folder), code=1)
+    assert "1 not mapped" in page
+    assert "patches not applied" in page
+
+
 def test_a_dry_run_of_the_present_pods(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
     pod = partial(pod_object, namespace="web", phase="Running", metadata=owned_by("ReplicaSet"))
     state = [

@@ -13,8 +13,10 @@ import typer
 from shiplap.errors import InvalidInput
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.files.documents import STDIN, Document, read_documents
+from shiplap.manifests.files.manifest_folders import unapplied_kustomizations
 from shiplap_cli.commands.migrate.migration import migrate
 from shiplap_cli.commands.migrate.migration_findings import (
+    MatchQuality,
     Migration,
     MigrationFinding,
     MigrationStep,
@@ -71,6 +73,11 @@ def convert(
         documents += documents_of(cluster, region)
     naming = Naming(suffix, taint)
     migration = migrate(documents, naming, cluster=cluster, folder=str(to or "manifests"))
+    unapplied = [
+        MigrationFinding(MatchQuality.NONE, Path(warning.source).name, "kustomization", note=warning.reason)
+        for warning in unapplied_kustomizations(documents)
+    ]
+    migration = msgspec.structs.replace(migration, findings=(*migration.findings, *unapplied))
     cost = None
     if cluster_state:
         migration = msgspec.structs.replace(

@@ -26,6 +26,9 @@ STDIN = Path("-")
 _MOST_WRITTEN_JSON = 1_000_000
 """Characters of JSON that a person may have written; a program that prints more writes no key twice."""
 
+TEMPLATE_SIGN = "{{"
+RENDER_CHART = "such as by `helm template CHART`"
+
 
 class Document(msgspec.Struct, frozen=True):
     """One Kubernetes object as it was written.
@@ -101,7 +104,19 @@ def read_file(path: Path) -> tuple[Document, ...]:
         if not text.strip():
             raise InvalidInput("stdin", "is empty; see whether the command before the pipe has failed")
         return read_text("stdin", text)
-    return read_text(str(path), text_of(path))
+    text = text_of(path)
+    try:
+        return read_text(str(path), text)
+    except InvalidInput as error:
+        if TEMPLATE_SIGN in text:
+            raise helm_template(path, text) from error
+        raise
+
+
+def helm_template(file: Path, text: str) -> InvalidInput:
+    """Return the error for a file that only Helm can read."""
+    line = text[: text.index(TEMPLATE_SIGN)].count("\n") + 1
+    return InvalidInput(str(file), f"is a Helm template, not YAML: render it first, {RENDER_CHART}", line=line)
 
 
 def text_of(path: Path) -> str:

@@ -16,7 +16,17 @@ from typing import Any
 import msgspec
 
 from shiplap.errors import InvalidInput, each_problem
-from shiplap.manifests.files.documents import STDIN, Document, files_of, read_file, read_text, text_of
+from shiplap.manifests.files.documents import (
+    RENDER_CHART,
+    STDIN,
+    TEMPLATE_SIGN,
+    Document,
+    files_of,
+    helm_template,
+    read_file,
+    read_text,
+    text_of,
+)
 from shiplap.manifests.validation.manifest_check import (
     API_VERSIONS,
     BUFFERS,
@@ -51,9 +61,7 @@ _KUSTOMIZED = (
 )
 """Fields by which a kustomization changes what it names. Namespace and images change no manifest of ours."""
 
-_TEMPLATE = "{{"
 _CHART = "Chart.yaml"
-_RENDER = "`helm template CHART | shiplap validate -`"
 
 
 class SkipReason(StrEnum):
@@ -141,7 +149,7 @@ def _read(file: Path, *, is_named: bool) -> tuple[Document, ...] | SkippedInput:
         return read_file(file)
     text = text_of(file)
     is_ours = is_named or _OURS.search(text) is not None
-    is_template = _TEMPLATE in text
+    is_template = TEMPLATE_SIGN in text
     if is_template and _is_in_chart(file):
         return _template(file, text, is_ours=is_ours)
     try:
@@ -158,8 +166,7 @@ def _template(file: Path, text: str, *, is_ours: bool) -> SkippedInput:
     """Raises InvalidInput where the template may be one of ours."""
     if not is_ours:
         return SkippedInput(str(file), 0, "", SkipReason.TEMPLATE)
-    line = text[: text.index(_TEMPLATE)].count("\n") + 1
-    raise InvalidInput(str(file), f"is a Helm template, not YAML: render it first, {_RENDER}", line=line)
+    raise helm_template(file, text)
 
 
 def _is_in_chart(file: Path) -> bool:
@@ -213,7 +220,7 @@ def unapplied_kustomizations(others: Iterable[Document]) -> tuple[InvalidInput, 
         path = Path(document.source)
         fields = [field for field in _KUSTOMIZED if path.name in _KUSTOMIZATIONS and document.data.get(field)]
         if fields:
-            remedy = f"render it first, `kubectl kustomize {path.parent} | shiplap validate -`"
+            remedy = f"render it first, such as by `kubectl kustomize {path.parent}`"
             reason = f"{', '.join(fields)} not applied: {remedy}"
             found.append(InvalidInput(document.source, reason, line=document.line_of((fields[0],))))
     return tuple(found)
@@ -223,9 +230,9 @@ def likely_intention(skipped: Sequence[SkippedInput]) -> str:
     """The remedy for input without a manifest, by what it holds instead."""
     reasons, names = {item.reason for item in skipped}, {Path(item.file).name for item in skipped}
     if _KUSTOMIZATIONS & names:
-        return "render the kustomization first, `kubectl kustomize FOLDER | shiplap validate -`"
+        return "render the kustomization first, such as by `kubectl kustomize FOLDER`"
     if SkipReason.TEMPLATE in reasons or _CHART in names:
-        return f"render the Helm chart first, {_RENDER}"
+        return f"render the Helm chart first, {RENDER_CHART}"
     if SkipReason.AUTO_MODE in reasons:
         return "EKS Auto Mode launches its nodes itself; Shiplap's NodePools name an EC2NodeClass of karpenter.k8s.aws"
     if "shiplap.yaml" in names:
