@@ -113,11 +113,12 @@ class _Region(msgspec.Struct, frozen=True):
 
 
 def _region(sources: Sources, installed: InstalledCluster | None, nodes: Iterable[Node]) -> _Region:
+    regions = regions_of(nodes)
     if sources.region:
-        return _Region(sources.region, given=True)
+        elsewhere = f"all nodes are of {' or '.join(regions)}, not of {sources.region}: none of them has a price"
+        return _Region(sources.region, True, elsewhere if regions and sources.region not in regions else "")
     if installed is not None and installed.settings is not None:
         return _Region(installed.settings.region, given=True)
-    regions = regions_of(nodes)
     if not regions:
         default = embedded.DEFAULT_REGION
         return _Region(default, assumed=f"no node says its Region: {default} is assumed; --region gives another")

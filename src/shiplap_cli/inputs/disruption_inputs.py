@@ -38,6 +38,14 @@ def disruption_snapshot(inputs: LoadedInputs, **changes: Any) -> DisruptionSnaps
     return library_snapshot(snapshot.without_stage(PlanStage.PRICES), service, settings)
 
 
+def told_of_budgets(inputs: LoadedInputs) -> LoadedInputs:
+    """The inputs, with a note where files have pods on nodes and no PodDisruptionBudget: they may be left out."""
+    if inputs.live or not inputs.state.view.by_node or inputs.state.pod_disruption_budgets:
+        return inputs
+    missing = "no PodDisruptionBudget is among the objects: if the cluster has some, fewer nodes may go"
+    return replace(inputs, notes=(*inputs.notes, missing))
+
+
 def asked_settings(known: DisruptionSettings, changes: Mapping[str, Any]) -> DisruptionSettings:
     """Settings with the fields that are asked for; a `move_cost` counts, though the install has the deprecated form."""
     alone = {"least_saving_per_pod": None} if "move_cost" in changes else {}

@@ -160,10 +160,11 @@ def _notes(cluster_inputs: ClusterInputs, supply: InstanceSupply | None) -> tupl
     others = (
         tuple(cluster_inputs.installed.notes) if cluster_inputs.installed is not None else _install_hint(cluster_inputs)
     )
-    return (*assumed, *(supply.notes if supply is not None else ()), *_note_of_workloads(cluster_inputs), *others)
+    of_supply = supply.notes if supply is not None else ()
+    return (*assumed, *of_supply, *_notes_of_workloads(cluster_inputs), *others)
 
 
-def _note_of_workloads(cluster_inputs: ClusterInputs) -> Iterator[str]:
+def _notes_of_workloads(cluster_inputs: ClusterInputs) -> Iterator[str]:
     added = cluster_inputs.state.added
     if added:
         total, listed = sum(number for _, number in added), summary([f"{number} of {name}" for name, number in added])

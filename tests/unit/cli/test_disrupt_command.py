@@ -77,6 +77,13 @@ def test_blocked_nodes_say_why_and_the_exit_code_is_one(files: Files) -> None:
     assert answer["commands"] == []
     assert [entry["node"] for entry in answer["blocked"]] == ["a"]
     assert "shop/db" in answer["blocked"][0]["reason"]
+    assert not any("PodDisruptionBudget" in note for note in answer.get("notes", ()))
+
+
+def test_files_without_a_budget_may_lack_what_the_cluster_has(files: Files) -> None:
+    said = "no PodDisruptionBudget is among the objects: if the cluster has some, fewer nodes may go"
+    assert said in files.disrupt(node("a"), pod("p", node="a"))["notes"]
+    assert not files.disrupt(node("a")).get("notes", ())  # no pod could be protected
 
 
 def test_where_there_are_nodeclaims_a_node_without_one_is_left_alone(files: Files) -> None:

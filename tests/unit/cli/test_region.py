@@ -69,7 +69,16 @@ def test_a_region_that_is_assumed_is_said(
 def test_the_option_wins_and_is_not_assumed(cluster: Path, command: tuple[str, ...], shiplap: Shiplap) -> None:
     found = shiplap.json(*asked(cluster, command, ["eu-west-1", "us-east-1"], "--region", "ap-south-1"), code=None)
     assert found["region"] == "ap-south-1"
-    assert "assumed" not in " ".join(found["notes"])
+    assert "all nodes are of eu-west-1 or us-east-1, not of ap-south-1: none of them has a price" in found["notes"]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_the_option_may_choose_among_the_regions_of_nodes(
+    cluster: Path, command: tuple[str, ...], shiplap: Shiplap
+) -> None:
+    found = shiplap.json(*asked(cluster, command, ["eu-west-1", "us-east-1"], "--region", "us-east-1"), code=None)
+    assert found["region"] == "us-east-1"
+    assert "all nodes are of" not in " ".join(found["notes"])
 
 
 @pytest.mark.parametrize("command", ["plan", "disrupt"])
