@@ -14,12 +14,14 @@ from typing import Any
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
 from shiplap.manifests.decoding import Path, Problem, field_name
 from shiplap.manifests.files.loading import FoundManifest
 from shiplap.manifests.shiplap_annotations import VM_MEMORY_OVERHEAD_PERCENT
 from shiplap.manifests.tiers import expand, is_glob
+from shiplap.scheduling.supply.limits import NODES
 from shiplap_cli.labels_of_types import Supply
 
 _CAPACITY_TYPES = frozenset({"on-demand", "spot", "reserved"})
@@ -57,6 +59,9 @@ def manifest_warnings(found: Sequence[FoundManifest], catalog: Catalog) -> list[
 
 
 def _of_node_pool(pool: NodePool, supply: Supply) -> Iterator[Problem]:
+    if (replicas := pool.spec.replicas) and parse_amount(NODES, pool.spec.limits.get(NODES, replicas)) < replicas:
+        limit = pool.spec.limits[NODES]
+        yield ("spec", "limits", NODES), f"{limit} is below spec.replicas: {replicas} nodes are never reached"
     at: Path = ("spec", "template", "spec", "requirements")
     unknown = list(_unknown_values(pool, supply, at))
     yield from unknown

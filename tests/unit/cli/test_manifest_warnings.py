@@ -67,6 +67,11 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         REQUIREMENTS,
         "the requirements contradict each other: no node can meet them",
     ),
+    "fewer nodes than replicas": (
+        changed(changed(NODE_POOL, "spec.replicas", 3), "spec.limits", {"nodes": "2"}),
+        "spec.limits.nodes",
+        "2 is below spec.replicas: 3 nodes are never reached",
+    ),
     "a family of the other architecture": (
         asks((FAMILY, "In", "m7g"), ("kubernetes.io/arch", "In", "amd64")),
         REQUIREMENTS,
