@@ -33,7 +33,7 @@ def test_an_empty_node_that_leaves_uses_up_the_budget_of_its_pool(why: str) -> N
     verdict = decided(small("going", **LEAVES[why]), small("a"), small("b"))
 
     assert verdict.removed == set()
-    assert "budget 0 of NodePool default" in verdict.blocked("a")
+    assert "budgets[0] of NodePool default" in verdict.blocked("a")
 
 
 @pytest.mark.parametrize("why", STAYS)

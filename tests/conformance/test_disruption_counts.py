@@ -65,7 +65,7 @@ def test_a_node_that_a_budget_keeps_while_others_are_consolidated_says_so() -> N
     pods = [pod_on(f"p{place}", f"n{place}", cpu="100m") for place in range(5)]
     verdict = disrupted(*nodes, pods=pods, pools=[pool(budgets=[{"nodes": "40%"}])], types=BOTH)
     assert verdict.removed == {"n0", "n1"}
-    assert "no allowed disruptions for Underutilized: budget 0" in verdict.blocked("n4")
+    assert "no allowed disruptions for Underutilized: budgets[0] of" in verdict.blocked("n4")
     assert "2 go now" in verdict.blocked("n4")
 
 
@@ -177,7 +177,7 @@ def test_a_balanced_pool_keeps_to_its_budget() -> None:
         pools=[pool("default", ON_DEMAND, policy="Balanced", budgets=[{"nodes": "0%"}])],
         types=BOTH,
     )
-    assert "budget 0" in verdict.blocked("a")
+    assert "budgets[0] of" in verdict.blocked("a")
 
 
 def test_of_a_balanced_pool_the_empty_node_goes_first() -> None:

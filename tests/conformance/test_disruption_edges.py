@@ -486,7 +486,7 @@ def test_a_budget_of_one_reason_leaves_the_others_alone() -> None:
     no_empty = pool("default", ON_DEMAND, budgets=[{"nodes": "0", "reasons": ["Empty"]}, {"nodes": "100%"}])
     verdict = disrupted(*nodes, pools=[no_empty], **case)
     assert verdict.removed == {"b"}
-    assert "budget 0" in verdict.blocked("a")
+    assert "budgets[0] of" in verdict.blocked("a")
     no_moves = pool("default", ON_DEMAND, budgets=[{"nodes": "0", "reasons": ["Underutilized"]}])
     assert disrupted(*nodes, pools=[no_moves], **case).removed == {"a"}
 

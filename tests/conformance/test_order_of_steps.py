@@ -76,7 +76,7 @@ def test_strategies_are_tried_in_the_order_of_their_list(monkeypatch: pytest.Mon
         return replace(strategy, applies=lambda *_: True, packings=packings)
 
     monkeypatch.setattr(strategies, "STRATEGIES", tuple(map(noting, STRATEGIES)))
-    given(pod("web", cpu="1"))
+    given(pod("web", cpu="1"), pod("without a place", cpu="9999"))  # so that no price rules a strategy out
     assert tried == [strategy.name for strategy in STRATEGIES]
     assert len(set(tried)) == len(tried)
 

@@ -21,9 +21,9 @@ from shiplap.manifests.decoding import Path, Problem, field_name
 from shiplap.manifests.files.loading import FoundManifest
 from shiplap.manifests.shiplap_annotations import VM_MEMORY_OVERHEAD_PERCENT
 from shiplap.manifests.tiers import expand, is_glob
-from shiplap.scheduling.supply.limits import NODES
 from shiplap_cli.labels_of_types import Supply
 
+_NODES = "nodes"
 _CAPACITY_TYPES = frozenset({"on-demand", "spot", "reserved"})
 _SYSTEMS = frozenset({"linux", "windows"})
 _SPELLED = {"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "i386": "amd64", "aarch64": "arm64", "arm": "arm64"}
@@ -59,9 +59,9 @@ def manifest_warnings(found: Sequence[FoundManifest], catalog: Catalog) -> list[
 
 
 def _of_node_pool(pool: NodePool, supply: Supply) -> Iterator[Problem]:
-    if (replicas := pool.spec.replicas) and parse_amount(NODES, pool.spec.limits.get(NODES, replicas)) < replicas:
-        limit = pool.spec.limits[NODES]
-        yield ("spec", "limits", NODES), f"{limit} is below spec.replicas: {replicas} nodes are never reached"
+    if (replicas := pool.spec.replicas) and parse_amount(_NODES, pool.spec.limits.get(_NODES, replicas)) < replicas:
+        limit = pool.spec.limits[_NODES]
+        yield ("spec", "limits", _NODES), f"{limit} is below spec.replicas: {replicas} nodes are never reached"
     at: Path = ("spec", "template", "spec", "requirements")
     unknown = list(_unknown_values(pool, supply, at))
     yield from unknown

@@ -24,8 +24,9 @@ from shiplap.policies.gangs.provisioning_requests import (
 )
 from shiplap.policies.gangs.whole_gangs import served_pods
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
+from shiplap_cli.money import Money, dollars
 from shiplap_cli.output import counted
 from shiplap_cli.policy_views import FeatureObjects
 
@@ -75,10 +76,10 @@ def templates_of(documents: Sequence[Document]) -> KnownTemplates:
     return KnownTemplates({(each.metadata.namespace or "default", each.metadata.name): each.template for each in found})
 
 
-def request_lines(view: ClusterView, plan: Plan, told: Mapping[str, str], *, again: bool) -> Iterator[str]:
+def request_lines(snapshot: Snapshot, plan: Plan, told: Mapping[str, str], money: Money) -> Iterator[str]:
     """Yield what a plan has for each request. `told` are the reasons for which pods have no place, by their keys."""
     served = served_pods(plan)
-    for name, pods in _by_request(view).items():
+    for name, pods in _by_request(snapshot.view).items():
         waiting = [pod for pod in pods if not pod.spec.node_name]
         if not waiting:
             nodes = len({pod.spec.node_name for pod in pods})
@@ -88,13 +89,13 @@ def request_lines(view: ClusterView, plan: Plan, told: Mapping[str, str], *, aga
         open_ = next((pod for pod in waiting if pod.key not in served), None)
         if open_ is None:
             claims = [claim for claim in plan.node_claims if any(pod.key in keys for pod in claim.pods)]
-            cost = f" for ${sum(claim.launch.price for claim in claims):.4f} an hour" if claims else ""
+            cost = f" for {dollars(money.of_launches(claims))} an hour" if claims else ""
             new = counted(len(claims), "new node") if claims else "no new node"
             yield f"  {name}: {counted(len(waiting), 'pod')} with room, {new}{cost}"
             continue
         key = name.partition(" ")[2]
         why = told.get(open_.key, "").removeprefix(f"nothing is launched for gang {key}: ")
-        when = "; it is planned again every minute" if again else ""
+        when = "; it is planned again every minute" if snapshot.install else ""
         yield f"  {name}: no room for its {counted(len(waiting), 'pod')}; nothing is launched: {why}{when}"
 
 

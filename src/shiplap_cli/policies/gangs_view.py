@@ -22,6 +22,7 @@ from shiplap.policies.gangs.whole_gangs import served_pods
 from shiplap.ports.state import COMMIT_GROUP
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
+from shiplap_cli.money import Money, dollars
 from shiplap_cli.output import counted
 from shiplap_cli.policies.gangs_objects import PRIORITY_CLASS, checked_pod_groups, facts_of_objects
 from shiplap_cli.policies.gangs_requests import (
@@ -87,9 +88,9 @@ class GangsView(PolicyView):
     def of_plan(self, snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         """Yield the gangs that wait, each with the places of its members and what they cost."""
         told = {entry.pod.key: entry.message for entry in plan.unschedulable}
-        again = bool(snapshot.install)
-        lines = [_line(members, plan, told, again=again) for members in _waiting(snapshot)]
-        lines += request_lines(snapshot.view, plan, told, again=again)
+        again, money = bool(snapshot.install), Money(snapshot)
+        lines = [_line(members, plan, told, money, again=again) for members in _waiting(snapshot)]
+        lines += request_lines(snapshot, plan, told, money)
         if lines:
             yield "" if snapshot.install else _AS_IN_AN_INSTALL
         yield from lines
@@ -127,7 +128,7 @@ def _waiting(snapshot: Snapshot) -> Sequence[GangMembers]:
     return [members for members in found if not has_no_object(members.waiting[0].metadata.name)]
 
 
-def _line(members: GangMembers, plan: Plan, told: Mapping[str, str], *, again: bool) -> str:
+def _line(members: GangMembers, plan: Plan, told: Mapping[str, str], money: Money, *, again: bool) -> str:
     gang, keys = members.gang, {pod.key for pod in members.waiting}
     claims = [claim for claim in plan.node_claims if any(pod.key in keys for pod in claim.pods)]
     served = served_pods(plan) & keys
@@ -137,8 +138,8 @@ def _line(members: GangMembers, plan: Plan, told: Mapping[str, str], *, again: b
         return (
             f"  {gang.key}: {members.placed} of {gang.minimum} members have a place; nothing is launched: {why}{when}"
         )
-    cost = sum(claim.launch.price for claim in claims)
-    nodes = f", {counted(len(claims), 'new node')} for ${cost:.4f} an hour" if claims else ", no new node"
+    cost = dollars(money.of_launches(claims))
+    nodes = f", {counted(len(claims), 'new node')} for {cost} an hour" if claims else ", no new node"
     risk = most_at_risk(claims, members, COMMIT_GROUP)
     if risk:
         nodes += f", in several requests: at most ${risk:.4f} an hour at risk if the last is refused"

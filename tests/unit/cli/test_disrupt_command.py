@@ -201,7 +201,7 @@ def test_what_claims_say_of_themselves_counts(files: Files) -> None:
         "a": "is part of a disruption command under way",
         "b": "is being deleted",
         "c": "its NodeClaim says that it is not consolidatable",
-        "e": "no allowed disruptions for Empty: budget 0 of NodePool default allows 50% of 4 nodes, that is 2 at a "
+        "e": "no allowed disruptions for Empty: budgets[0] of NodePool default allows 50% of 4 nodes, that is 2 at a "
         "time, 1 is leaving or not ready; 1 goes now",
     }
     assert [command["nodes"] for command in answer["commands"]] == [["d"]]

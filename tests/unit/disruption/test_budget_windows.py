@@ -100,21 +100,21 @@ def test_the_smallest_active_budget_counts() -> None:
     assert allowance(both, Reason.EMPTY, 10, 1, at("2026-11-20T08:00:00")).nodes == 2
     closed = allowance(both, Reason.EMPTY, 10, 1, at("2026-11-20T10:00:00"))
     assert closed.nodes == 0
-    assert "budget 2 of NodePool default" in closed.blocking
+    assert "budgets[2] of NodePool default" in closed.blocking
 
 
 @pytest.mark.parametrize(
     ("budget", "disrupting", "words"),
     [
-        ({"nodes": "0"}, 0, "budget 0 of NodePool default allows no disruption now (0)"),
-        ({"nodes": "0%"}, 2, "budget 0 of NodePool default allows no disruption now (0%)"),
-        ({"nodes": "1"}, 1, "budget 0 of NodePool default allows 1 of 10 nodes at a time, 1 is leaving or not ready"),
+        ({"nodes": "0"}, 0, "budgets[0] of NodePool default allows no disruption now (0)"),
+        ({"nodes": "0%"}, 2, "budgets[0] of NodePool default allows no disruption now (0%)"),
+        ({"nodes": "1"}, 1, "budgets[0] of NodePool default allows 1 of 10 nodes at a time, 1 is leaving or not ready"),
         (
             {"nodes": "15%"},
             3,
-            "budget 0 of NodePool default allows 15% of 10 nodes, that is 2 at a time, 3 are leaving or not ready",
+            "budgets[0] of NodePool default allows 15% of 10 nodes, that is 2 at a time, 3 are leaving or not ready",
         ),
-        ({"nodes": "3"}, 0, "budget 0 of NodePool default allows 3 of 10 nodes at a time"),
+        ({"nodes": "3"}, 0, "budgets[0] of NodePool default allows 3 of 10 nodes at a time"),
     ],
 )
 def test_a_budget_says_what_it_allows_and_what_uses_it_up(budget: dict[str, Any], disrupting: int, words: str) -> None:
@@ -143,7 +143,7 @@ def test_a_budget_that_does_not_apply_hides_none_behind_it(other: dict[str, Any]
 
 def test_of_two_budgets_that_allow_as_much_the_first_is_named() -> None:
     both = pool(budgets=({"nodes": "3"}, {"nodes": "30%"}))
-    assert "budget 0 of" in allowance(both, Reason.EMPTY, 10, 0, 0.0).blocking
+    assert "budgets[0] of" in allowance(both, Reason.EMPTY, 10, 0, 0.0).blocking
 
 
 @pytest.mark.parametrize(

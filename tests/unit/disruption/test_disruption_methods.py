@@ -95,7 +95,7 @@ def test_a_method_shares_the_budgets_unless_it_says_otherwise(
     nodes = [small(name, labels={RETIRED: "yes"}) for name in ("a", "b")]
     verdict = decided(monkeypatch, method, *nodes, budget="1")
     assert [command.nodes for command in verdict.decision.commands] == [("a",)]
-    words = "no allowed disruptions for Drifted: budget 0 of NodePool default allows 1 of 2 nodes at a time"
+    words = "no allowed disruptions for Drifted: budgets[0] of NodePool default allows 1 of 2 nodes at a time"
     assert verdict.blocked("b") == words + others
 
 

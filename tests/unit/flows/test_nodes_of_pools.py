@@ -46,7 +46,7 @@ def test_drifted_nodes_that_stay_have_a_reason() -> None:
     assert (found.nodes, found.drifted, found.leaving) == (4, 4, 1)
     (annotation, one), (budget, two) = found.blocked
     assert (annotation, one, two) == ("annotation karpenter.sh/do-not-disrupt", 1, 2)
-    assert budget == "budget 0 of NodePool default allows no disruption now (0)"
+    assert budget == "budgets[0] of NodePool default allows no disruption now (0)"
     (free,) = nodes_of_pools([with_budgets("default", Budget(nodes="4"))], claims, (), drifted, NOW).values()
     assert free.blocked == ()
 

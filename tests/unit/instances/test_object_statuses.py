@@ -531,16 +531,16 @@ class TestCountsOfNodePools:
         [
             (PoolNodes(3), "True", "NodesUpToDate", "0 of 3 nodes drifted, 0 blocked, 0 joining, 0 leaving"),
             (
-                PoolNodes(21, 7, 1, 2, (("annotation x", 1), ("budget 0", 2))),
+                PoolNodes(21, 7, 1, 2, (("annotation x", 1), ("budgets[0]", 2))),
                 "False",
                 "RolloutInProgress",
-                "7 of 21 nodes drifted, 3 blocked (1 by annotation x, 2 by budget 0), 1 joining, 2 leaving",
+                "7 of 21 nodes drifted, 3 blocked (1 by annotation x, 2 by budgets[0]), 1 joining, 2 leaving",
             ),
             (
-                PoolNodes(2, 2, blocked=(("budget 0", 2),)),
+                PoolNodes(2, 2, blocked=(("budgets[0]", 2),)),
                 "False",
                 "RolloutBlocked",
-                "2 of 2 nodes drifted, 2 blocked (2 by budget 0), 0 joining, 0 leaving",
+                "2 of 2 nodes drifted, 2 blocked (2 by budgets[0]), 0 joining, 0 leaving",
             ),
         ],
     )

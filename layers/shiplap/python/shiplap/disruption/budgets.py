@@ -130,7 +130,7 @@ def allowance(pool: NodePool, reason: Reason, total: int, disrupting: int, now: 
     """
     least = Allowance(UNLIMITED)
     for place, budget in enumerate(pool.spec.disruption.budgets):
-        name = f"budget {place} of NodePool {pool.metadata.name}"
+        name = f"budgets[{place}] of NodePool {pool.metadata.name}"
         try:
             active = is_active(budget, now, pool.metadata.annotations.get(DISRUPTION_TIME_ZONE, "UTC"))
             most = _nodes(budget.nodes, total)

@@ -263,12 +263,13 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def node_labels(self) -> dict[str, str]:
-        """The labels that its node will have whichever of its types is launched."""
+        """The labels that its node will have whichever of its types is launched; those of its plan win."""
+        node_class = label_value_of(self.plan.node_class)
         return {
-            **self.plan.labels,
             **labels.of_pool(self.plan.node_pool),
-            labels.NODE_CLASS: label_value_of(self.plan.node_class),
+            **({labels.NODE_CLASS: node_class} if node_class else {}),
             **self.launched_labels,
+            **self.plan.labels,
         }
 
     @property
