@@ -142,7 +142,8 @@ _OF_CUSTOM_KINDS: Mapping[tuple[str, str], Callable[[_Spec], Iterator[PodSet]]] 
 }
 """The sets of each custom resource that makes pods, by the group of its API."""
 
-_OF_KINDS = _OF_CUSTOM_KINDS | {
+_OF_KINDS = {
+    **_OF_CUSTOM_KINDS,
     ("batch", "Job"): _of_workload("Job"),
     ("apps", "StatefulSet"): _of_workload("StatefulSet"),
     ("apps", "Deployment"): _of_workload("Deployment"),
