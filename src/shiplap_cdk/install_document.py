@@ -19,7 +19,7 @@ from shiplap.instances.catalog.ami_families import family_of
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
 from shiplap.manifests.decoding import MISSING, UNKNOWN, Problem, decode, field_name
 from shiplap.manifests.decoding import Path as Where
-from shiplap.manifests.files.documents import Document, read_documents, text_of
+from shiplap.manifests.files.documents import TEMPLATE_SIGN, Document, read_documents, read_text, text_of
 from shiplap.manifests.files.loading import ManifestReport, inspect_documents
 from shiplap.manifests.files.manifest_folders import FoundDocuments, find_documents
 from shiplap.manifests.validation.nodeclass_rules import is_role_name, not_a_role
@@ -240,17 +240,23 @@ def _document_in(path: Path) -> Document:
     if not _is_there(path):
         wanted = "`shiplap init` writes a first one; or name another (--settings, or `npx aws-cdk -c settings=PATH`)"
         raise InvalidInput(str(path), f"does not exist; {wanted}")
-    try:
-        found = read_documents(path)
-    except InvalidInput as error:
-        if not path.is_file() or "{{" not in text_of(path):
-            raise
-        reason = f"is a template, not YAML: render it first, or quote what has braces ({error.reason})"
-        raise InvalidInput(str(path), reason, line=error.line) from error
+    found = read_documents(path) if path.is_dir() else _written_in(path)
     if len(found) != 1:
         remedy = "" if found else ": it is empty, write `region` and `clusters`"
         raise InvalidInput(str(path), f"expected one document, found {len(found)}{remedy}")
     return found[0]
+
+
+def _written_in(file: Path) -> tuple[Document, ...]:
+    """The documents of a file. Raises InvalidInput; other tools than Helm fill in braces here."""
+    text = text_of(file)
+    try:
+        return read_text(str(file), text)
+    except InvalidInput as error:
+        if TEMPLATE_SIGN not in text:
+            raise
+        reason = f"is a template, not YAML: render it first, or quote what has braces ({error.reason})"
+        raise InvalidInput(str(file), reason, line=error.line) from error
 
 
 def _placed(where: Where, reason: str) -> str:

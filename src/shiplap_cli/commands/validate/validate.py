@@ -102,11 +102,20 @@ def validate(
         write_page(markdown, validation_markdown(report.checked, report.problems, warnings))
     emit(answer, output, lambda: _lines(report, warnings, judged.files))
     if problems:
-        there = sum(problem.is_refused_by_api_server for problem in report.problems)
-        also = f"; an API server refuses {there or 'none'} of them" if there < len(problems) else ""
-        fail(f"{counted(len(problems), 'problem')} in {counted(report.checked, 'manifest')}{also}")
+        fail(
+            f"{counted(len(problems), 'problem')} in {counted(report.checked, 'manifest')}"
+            f"{_also_refused(report.problems, judged.files)}"
+        )
         return 2
     return 1 if strict and warnings else 0
+
+
+def _also_refused(problems: Sequence[InvalidInput], settings: Sequence[Path]) -> str:
+    """Say how many objects an API server refuses as well; nothing where it would never see what is wrong."""
+    if any(Path(problem.source) in settings or not problem.document for problem in problems):
+        return ""
+    there = sum(problem.is_refused_by_api_server for problem in problems)
+    return f"; an API server refuses {there or 'none'} of them" if there < len(problems) else ""
 
 
 def _settings_here() -> Path:
