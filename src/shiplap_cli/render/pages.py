@@ -175,7 +175,9 @@ def _claim_table(alike: Sequence[PlannedClaim], account: ClaimAccount | None, mo
         else f"{name} {format_amount(name, amount)}"
         for name, amount in sorted(claim.requests.items())
     )
-    _row(table, "needs", requests if len(alike) == 1 else f"{requests} (the first of them)")
+    notes = [f"the least of its {len(claim.instance_types)} types"] if claim.instance_types[1:] else []
+    notes += ["the first of them"] if len(alike) > 1 else []
+    _row(table, "needs", f"{requests} ({'; '.join(notes)})" if notes else requests)
     pods = [name for each in alike for name in _pod_keys(each.pods)]
     virtual = [name for each in alike for name in _pod_keys(each.virtual_pods)]
     if pods or not virtual:

@@ -179,7 +179,7 @@ def test_the_page_for_people(plan: Plan) -> None:
     for words in (
         "+ default-",
         "small on-demand in z1, $0.1000/h",
-        "cpu 1 of 1.9",
+        "cpu 1 of 1.9, pods 1 of 10 (the least of its 2 types)",
         "web/a",
         "Without a place",
         "- web/huge",
