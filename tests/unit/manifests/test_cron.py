@@ -56,6 +56,8 @@ def test_words(word: str, fields: str) -> None:
         ("* * * 13 *", "the month '13'"),
         ("* * * mon *", "the month 'mon'"),
         ("* * * * 7", "the day of the week '7'"),
+        ("* * * * freitag", "the day of the week 'freitag' is not a number from 0 to 6, nor one of sun, mon, tue"),
+        ("CRON_TZ=Europe/Berlin 0 9 * * 5", "annotation shiplap.dev/disruption-time-zone names the time zone"),
         ("5-1 * * * *", "ends before it begins"),
         ("*/0 * * * *", "a step that is not a whole number above 0"),
         ("*/x * * * *", "a step that is not a whole number above 0"),

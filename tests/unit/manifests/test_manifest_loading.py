@@ -198,6 +198,19 @@ def test_a_volume_size_without_a_unit_is_answered_with_the_text_to_write(value: 
     assert problem.startswith(f"expected text, got {reason}")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("budgets", [{"nodes": "1"}, {"nodes": "0", "timeZone": "Europe/Berlin"}], "shiplap.dev/disruption-time-zone"),
+        ("repairPolicies", [], "`repairPolicies` of the cluster in shiplap.yaml"),
+    ],
+)
+def test_a_field_that_is_written_elsewhere_is_told_so(field: str, value: object, reason: str) -> None:
+    ((_, said),) = problems_of(changed(NODE_POOL, f"spec.disruption.{field}", value))
+    assert said.startswith("unknown field: ")
+    assert reason in said
+
+
 def test_decoding_leaves_unknown_fields_out_and_goes_on() -> None:
     pool, problems = decode(changed(NODE_POOL, "spec.colour", 1), NodePool)
     assert pool is not None

@@ -298,12 +298,21 @@ _MOVED: dict[Path, str] = {
 }
 """Where fields of karpenter.sh/v1beta1 went with v1."""
 
+_ELSEWHERE: dict[Path, str] = {
+    ("spec", "disruption", "budgets", "timeZone"): "annotation shiplap.dev/disruption-time-zone names it",
+    ("spec", "disruption", "repairPolicies"): "`repairPolicies` of the cluster in shiplap.yaml has them",
+}
+"""Where what people look for in a field is written; indexes of lists are left out."""
+
 
 def _about_unknown(path: Path, fields: Collection[str]) -> str:
     """Says of a field that a struct lacks where it went, or which field has almost its name."""
     if path in _MOVED:
         converts = "`shiplap migrate convert` converts karpenter.sh/v1beta1"
         return f"unknown field since karpenter.sh/v1: {_MOVED[path]}; {converts}"
+    elsewhere = _ELSEWHERE.get(tuple(part for part in path if isinstance(part, str)))
+    if elsewhere is not None:
+        return f"{UNKNOWN}: {elsewhere}"
     close = difflib.get_close_matches(str(path[-1]), fields, 1)
     return UNKNOWN + (f", did you mean {close[0]}?" if close else "")
 

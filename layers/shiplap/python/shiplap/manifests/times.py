@@ -127,6 +127,8 @@ def parse_cron(text: str) -> Cron:
     """
     if text.startswith("@") and text not in _MACROS:
         raise ValueError(f"{text!r} is not a schedule: known words are {', '.join(_MACROS)}")
+    if text.startswith(("TZ=", "CRON_TZ=")):
+        raise ValueError(f"{text!r} is not a schedule: annotation shiplap.dev/disruption-time-zone names the time zone")
     parts = _MACROS.get(text, text).split()
     if len(parts) != len(_FIELDS):
         raise ValueError(f"{text!r} is not a schedule: expected five fields, or one of {', '.join(_MACROS)}")
@@ -163,7 +165,8 @@ def _number(field: _Field, text: str) -> int:
     if named is not None:
         return named
     if not _is_number(text) or not field.lowest <= int(text) <= field.highest:
-        raise ValueError(f"the {field.name} {text!r} is not a number from {field.lowest} to {field.highest}")
+        names = f", nor one of {', '.join(field.names).lower()}" if field.names else ""
+        raise ValueError(f"the {field.name} {text!r} is not a number from {field.lowest} to {field.highest}{names}")
     return int(text)
 
 
