@@ -160,12 +160,12 @@ class Account:
         match shlex.split(command):
             case ["aws", *_]:
                 run_command(command, self.client)
-            case ["npx", "cdk", "deploy", *context]:
+            case ["npx", "aws-cdk", "deploy", *context]:
                 given = dict(
                     item.split("=") for flag, item in zip(context[::2], context[1::2], strict=True) if flag == "-c"
                 )
                 self.aws.deploy(self.settings, self.endpoints, given)
-            case ["npx", "cdk", "bootstrap"]:
+            case ["npx", "aws-cdk", "bootstrap"]:
                 self.aws.bootstrap()
             case ["kubectl", "apply", "-f", file]:
                 self.rights.apply(ROOT / file)

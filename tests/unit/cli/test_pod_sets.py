@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from shiplap.errors import InvalidInput
 from shiplap_cli.inputs.cluster_files import read_cluster_state
 from tests.commands import Shiplap, listed
-from tests.unit.cli.gangs_written import arguments
+from tests.unit.cli.planned_files import CATALOG, POOL
 from tests.unit.cli.written_workloads import TEMPLATE, Object, added, owned, workload
 
 META = {"name": "train", "namespace": "shop"}
@@ -45,6 +46,15 @@ MPI: Object = {
     "metadata": META,
     "spec": {"mpiReplicaSpecs": {"Launcher": {"template": TEMPLATE}, "Worker": {"replicas": 2, "template": TEMPLATE}}},
 }
+
+
+def plan_of(folder: Path, *objects: Object) -> list[str]:
+    for name, text in (("objects", listed(*objects)), ("pool", listed(POOL)), ("catalog", json.dumps(CATALOG))):
+        (folder / f"{name}.json").write_text(text)
+    sources = {"-f": "objects", "--manifests": "pool", "--catalog": "catalog"}
+    return ["plan", *(word for option, name in sources.items() for word in (option, str(folder / f"{name}.json")))]
+
+
 WORKERS = ["train-workers-0+1", "train-workers-0+2", "train-workers-1+1", "train-workers-1+2"]
 JOB = {**workload("Job", "train-workers-0", parallelism=2), "status": {"succeeded": 2}}
 
@@ -102,12 +112,12 @@ def test_a_number_beyond_reason_is_refused(of: Object, spec: Object, tmp_path: P
 def test_plan_says_which_kinds_it_does_not_read(tmp_path: Path, shiplap: Shiplap) -> None:
     rollout = {**workload("Rollout", "a"), "apiVersion": "argoproj.io/v1alpha1"}
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"spec": "containers"}}
-    page = shiplap.page(*arguments(tmp_path, 10, rollout, {**rollout, "metadata": {"name": "b"}}, MPI, other))
+    page = shiplap.page(*plan_of(tmp_path, rollout, {**rollout, "metadata": {"name": "b"}}, MPI, other))
     assert "pods of 2 Rollouts are not planned: their kind is not read" in page
     assert "ConfigMap" not in page
 
 
 def test_plan_counts_them(tmp_path: Path, shiplap: Shiplap) -> None:
-    page = shiplap.page(*arguments(tmp_path, 10, JOB_SET))
+    page = shiplap.page(*plan_of(tmp_path, JOB_SET))
     assert "5 pods with + in the name will be made by workloads" in page
     assert "Job shop/train-workers-1" in page
