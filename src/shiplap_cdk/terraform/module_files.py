@@ -66,7 +66,7 @@ The way out:
    profile and access entry, must stay until its node is gone.
 3. `terraform state rm` for each address in the output `retained`, then `terraform destroy`.
 4. Delete what was retained: the tables, the bucket, the identities of nodes. The RBAC manifests go with
-   `kubectl delete --ignore-not-found -f`.
+   `kubectl delete --ignore-not-found -f FILE`, each by its name.
 """
 
 

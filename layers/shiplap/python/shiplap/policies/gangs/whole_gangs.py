@@ -303,7 +303,4 @@ def _entries(members: GangMembers, refusal: _Refusal) -> list[Unschedulable]:
     if cause is not None and is_asleep(cause):
         message = cause.message
     nearest = cause.nearest if cause is not None else None
-    return [
-        Unschedulable(PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid), message, nearest)
-        for pod in members.waiting
-    ]
+    return [Unschedulable(PodReference.of(pod), message, nearest) for pod in members.waiting]
