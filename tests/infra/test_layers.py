@@ -263,11 +263,14 @@ def test_a_wheelhouse_is_the_only_place_that_packages_come_from(
         layers.dependencies(layers.LAMBDA, tmp_path / "build")
 
 
-def test_without_uv_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_uv_the_command_that_installs_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(layers.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(layers.shutil, "which", lambda name: None)
+    monkeypatch.setattr(layers, "install_of", lambda extra: f"the command for {extra}")
 
-    with pytest.raises(ShiplapError, match=r"pip install 'shiplap\[cdk\]'"):
+    with pytest.raises(ShiplapError, match=r"uv is needed to install them: the command for cdk"):
         layers.dependencies(layers.LAMBDA, tmp_path)
 
 
