@@ -52,11 +52,12 @@ def test_parameters_that_are_not_ours_change_nothing(stage: Disrupted) -> None:
     assert conditions(stage) == PROVISIONED
 
 
-def test_a_validity_of_nothing_is_refused_with_the_reason(stage: Disrupted) -> None:
+def test_a_validity_of_nothing_is_no_deadline(stage: Disrupted) -> None:
     add_request(stage, 2, parameters={"ValidUntilSeconds": "0"})
-    assert stage.sweep().launched == ()
-    assert conditions(stage) == {"Failed": ("True", "InvalidParameter")}
-    assert message(stage, "Failed") == "parameter ValidUntilSeconds is '0': it must be a number of seconds, 1 at least"
+    add_request(stage, 2, name="soon-over", parameters={"ValidUntilSeconds": "1"})
+    stage.minutes(4)
+    assert conditions(stage) == PROVISIONED
+    assert conditions(stage, "soon-over")["Failed"] == ("True", "Expired")
 
 
 def test_a_request_goes_on_while_its_workload_loses_its_quota(stage: Disrupted) -> None:

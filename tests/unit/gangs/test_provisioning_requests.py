@@ -270,3 +270,9 @@ def test_a_pod_names_its_request_by_either_annotation_and_none_by_an_empty_one()
     assert consumed_by(pod("p", annotations={old: "b", key: "a"})) == "a"
     assert consumed_by(pod("p", annotations={key: ""})) == ""
     assert all(consumed_by(each) == "" for each in waiting_pods(request(1), ()))
+
+
+@pytest.mark.parametrize(("text", "lasts_s"), [(None, 7 * 86_400), ("0", 7 * 86_400), ("00", 7 * 86_400), ("1", 1)])
+def test_a_deadline_of_nothing_is_none(text: str | None, lasts_s: float) -> None:
+    made = request(2, parameters={} if text is None else {"ValidUntilSeconds": text})
+    assert (made.problem, made.valid_until) == (None, BORN + lasts_s)

@@ -39,7 +39,8 @@ BOOKED_S = 600.0
 """Capacity is kept for a request for so long after it was provisioned, in seconds, as Cluster Autoscaler does."""
 
 GIVEN_UP_S = 7 * 24 * 3600.0
-"""A request without a deadline of its own fails after so long, in seconds, as Cluster Autoscaler's do."""
+"""A request without a deadline of its own, or with one of 0, fails after so long, in seconds, as all do with Cluster
+Autoscaler, which reads no deadline."""
 
 MOST_POD_SETS = 32
 _VALID_UNTIL = "ValidUntilSeconds"
@@ -182,7 +183,7 @@ class CapacityRequest(msgspec.Struct, frozen=True, kw_only=True):
     def valid_until(self) -> float:
         """The time at which it fails if it has not been provisioned, epoch seconds."""
         text = self.item.spec.parameters.get(_VALID_UNTIL, "")
-        return self.item.created_at + (float(text) if _is_number(text) else GIVEN_UP_S)
+        return self.item.created_at + (float(text if _is_number(text) else 0) or GIVEN_UP_S)
 
 
 class RequestTemplate(ApiObject, frozen=True):
@@ -260,13 +261,13 @@ def _problem(item: ProvisioningRequest) -> RequestProblem | None:
         return RequestProblem("FailedToCreatePods", why)
     text = item.spec.parameters.get(_VALID_UNTIL)
     if text is not None and not _is_number(text):
-        why = f"parameter {_VALID_UNTIL} is {text[:_DIGITS]!r}: it must be a number of seconds, 1 at least"
+        why = f"parameter {_VALID_UNTIL} is {text[:_DIGITS]!r}: it must be a number of seconds"
         return RequestProblem("InvalidParameter", why)
     return None
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
 def _moment(text: str | None) -> float:
