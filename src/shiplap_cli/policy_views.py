@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -14,6 +14,7 @@ from shiplap.disruption.disruption_snapshot import DisruptionInput
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.files.documents import Document
+from shiplap.policies.policy_settings import ChosenPolicy, PolicySettings
 from shiplap.policies.registry import parts
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
@@ -51,6 +52,13 @@ class FeatureObjects(msgspec.Struct, frozen=True):
     live: bool = False
 
 
+class AskedByObjects(NamedTuple):
+    """The input of plans that objects ask for, and the pods that stand for room that they ask for."""
+
+    input: PolicyInput | None = None
+    pods: Sequence[Pod] = ()
+
+
 class PolicyView:
     """One feature on the command line. `shiplap_cli.policies.<name>_view` holds one as VIEW."""
 
@@ -60,10 +68,10 @@ class PolicyView:
     kinds: ClassVar[frozenset[str]] = frozenset()
     """Kinds of objects in files that the feature reads beside those of every decision."""
 
-    def wanted(self, view: ClusterView, *, installed: bool) -> Sequence[OptionalKind]:
+    def wanted(self, view: ClusterView, settings: PolicySettings | None) -> Sequence[OptionalKind]:
         """Return what is to be listed of a cluster beside what every decision reads.
 
-        With `installed` it is for the decisions of an install in which the feature is on.
+        With `settings` it is for the decisions of an install in which the feature is on.
         """
         return ()
 
@@ -85,20 +93,13 @@ class PolicyView:
         """Return True if nodes would leave now if the feature did not rehearse."""
         return False
 
-    def pods_without_objects(self, view: ClusterView, objects: FeatureObjects | None, now: float) -> Sequence[Pod]:
-        """Return pods that stand for room that objects ask for, as `flows.policies.policy.Policy` has them.
-
-        `objects` as below. Raises InvalidInput.
-        """
-        return ()
-
-    def asked_by(self, view: ClusterView, objects: FeatureObjects | None, now: float) -> PolicyInput | None:
-        """Return the input of plans without an install that the objects of the cluster ask for themselves.
+    def asked_by(self, view: ClusterView, objects: FeatureObjects | None, now: float) -> AskedByObjects:
+        """Return what the objects of the cluster ask for themselves in plans without an install.
 
         `objects` are those of `kinds` in files, or those that are `wanted` of a cluster; None where they may not be
         listed. Raises InvalidInput.
         """
-        return None
+        return AskedByObjects()
 
     def lines(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> Iterator[str]:
         """Yield what there is to say of a decision. `rehearsed` are the nodes that would leave but for a rehearsal."""
@@ -131,10 +132,11 @@ def kinds_of_features() -> frozenset[str]:
     return frozenset().union(*(view.kinds for _, view in views()))
 
 
-def wanted_by_features(view: ClusterView, on: Collection[str] | None) -> tuple[OptionalKind, ...]:
+def wanted_by_features(view: ClusterView, on: Sequence[ChosenPolicy] | None) -> tuple[OptionalKind, ...]:
     """Return what features want listed of a cluster: those that are on in its install, or all without an install."""
-    asked = [each for name, each in views() if on is None or name in on]
-    return tuple(kind for each in asked for kind in each.wanted(view, installed=on is not None))
+    settings = {item.name: item.settings for item in on or () if item.settings.is_on}
+    asked = [(each, settings.get(name)) for name, each in views() if on is None or name in settings]
+    return tuple(kind for each, chosen in asked for kind in each.wanted(view, chosen))
 
 
 def checked_by_features(documents: Sequence[Document]) -> Iterator[tuple[Document, InvalidInput | None]]:
@@ -153,12 +155,13 @@ def warned_by_features(
 
 def as_asked_by(snapshot: Snapshot, objects: FeatureObjects | None) -> Snapshot:
     """Return a snapshot without an install, with the features that its objects ask for. Raises InvalidInput."""
-    seen, now = snapshot.view, snapshot.now
-    more = [pod for _, view in views() for pod in view.pods_without_objects(seen, objects, now)]
+    found = [view.asked_by(snapshot.view, objects, snapshot.now) for _, view in views()]
+    more, inputs = (
+        [pod for each in found for pod in each.pods],
+        [each.input for each in found if each.input is not None],
+    )
     if more:
-        snapshot = replace(snapshot, view=replace(seen, pods=(*seen.pods, *more)))
-    found = (view.asked_by(snapshot.view, objects, now) for _, view in views())
-    inputs = [item for item in found if item is not None]
+        snapshot = replace(snapshot, view=replace(snapshot.view, pods=(*snapshot.view.pods, *more)))
     return snapshot.with_policies(inputs) if inputs else snapshot
 
 

@@ -81,3 +81,16 @@ def test_a_command_and_the_functions_read_the_same_provisioning_requests(live: L
     held = {entry["pod"]: entry["message"] for entry in answer["ignored"]}
     why = "it consumes ProvisioningRequest web/train, which is not provisioned yet"
     assert held == dict.fromkeys(("web/a", "web/b", "web/c"), why)
+
+
+def test_requests_are_asked_for_where_they_are_served_only(live: LiveInstall) -> None:
+    for serves in (False, True):
+        live.settings = replace(live.settings, policies=chosen(GangSettings(WHOLE, provisioning_requests=serves)))
+        live.http.seen.clear()
+        live.says("plan", "--cluster", "blue")
+        asked = {resource for _, _, resource in live.http.seen}
+        assert (
+            {"provisioningrequests", "podtemplates"} <= asked
+            if serves
+            else asked.isdisjoint({"provisioningrequests", "podtemplates"})
+        )

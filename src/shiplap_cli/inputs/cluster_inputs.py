@@ -85,7 +85,7 @@ def read_cluster_inputs(
         access,
         manifests=own,
         workloads=bool(cluster.pod_topology_spread.constraints()),
-        features=None if installed is None else deployed.policies_on if deployed is not None else (),
+        features=None if installed is None else deployed.policies if deployed is not None else (),
     )
     of_install = installed.settings if installed is not None else None
     if installed is not None and of_install is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -49,6 +49,7 @@ from shiplap.kubernetes.related_objects import (
 )
 from shiplap.kubernetes.request_bodies import SCALE_UP_EVENTS
 from shiplap.manifests.files.documents import Document
+from shiplap.policies.policy_settings import ChosenPolicy
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_cli.inputs.cluster_files import ClusterState, state_of
 from shiplap_cli.output import Printed, progress
@@ -231,7 +232,7 @@ def list_cluster(
     namespace: str,
     manifests: bool,
     workloads: bool,
-    features: Collection[str] | None = (),
+    features: Sequence[ChosenPolicy] | None = (),
     report: Callable[[str], None] = lambda _: None,
 ) -> ClusterListing:
     """List what a decision reads, as far as it is permitted.
@@ -241,8 +242,8 @@ def list_cluster(
         namespace: where to look for what may not be listed in the whole cluster.
         manifests: whether NodePools and what belongs to them are to be read, too.
         workloads: whether there are default spread constraints, which need Services and controllers.
-        features: names of the optional features that are on in the install, whose objects are to be read, too; None
-            without an install.
+        features: the optional features of the install, whose objects are to be read, too, if they are on; None without
+            an install.
         report: receives the text of each step.
 
     Raises:
@@ -259,7 +260,7 @@ class _Lister:
         self._unseen: list[MissingPermission] = []
         self._unreadable: set[Unreadable] = set()
 
-    def survey(self, *, manifests: bool, workloads: bool, features: Collection[str] | None) -> ClusterListing:
+    def survey(self, *, manifests: bool, workloads: bool, features: Sequence[ChosenPolicy] | None) -> ClusterListing:
         version = self._version()  # alone and first: an unreachable server or a refused credential is one error
         of_manifests = _MANIFESTS if manifests else ()
         listed = self._list_each((*_ALWAYS, *of_manifests, _NODE_CLAIMS))
@@ -398,7 +399,7 @@ def access_of(kubeconfig: Path | None, context: str) -> Access:
 
 
 def read_live_cluster(
-    access: Access, *, manifests: bool, workloads: bool, features: Collection[str] | None
+    access: Access, *, manifests: bool, workloads: bool, features: Sequence[ChosenPolicy] | None
 ) -> LiveCluster:
     """Enter a cluster and list what a decision reads.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from shiplap.policies.gangs.provisioning_requests import (
     capacity_request,
 )
 from shiplap.policies.gangs.whole_gangs import served_pods
-from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
 from shiplap_cli.money import Money, dollars
@@ -76,27 +76,52 @@ def templates_of(documents: Sequence[Document]) -> KnownTemplates:
     return KnownTemplates({(each.metadata.namespace or "default", each.metadata.name): each.template for each in found})
 
 
-def request_lines(snapshot: Snapshot, plan: Plan, told: Mapping[str, str], money: Money) -> Iterator[str]:
-    """Yield what a plan has for each request. `told` are the reasons for which pods have no place, by their keys."""
-    served = served_pods(plan)
-    for name, pods in _by_request(snapshot.view).items():
+class PlanInWords(NamedTuple):
+    """A plan as the lines of gangs and requests tell it. `told` are the reasons for pods without a place, by key."""
+
+    plan: Plan
+    told: Mapping[str, str]
+    money: Money
+    again: bool
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, plan: Plan) -> PlanInWords:
+        """Return what lines tell of a plan; that of an install is made again every minute."""
+        told = {entry.pod.key: entry.message for entry in plan.unschedulable}
+        return cls(plan, told, Money(snapshot), bool(snapshot.install))
+
+    def claims(self, pods: Iterable[Pod]) -> list[PlannedClaim]:
+        """Return the new nodes that pods have places on."""
+        keys = {pod.key for pod in pods}
+        return [claim for claim in self.plan.node_claims if any(pod.key in keys for pod in claim.pods)]
+
+    def launched(self, claims: Sequence[PlannedClaim]) -> str:
+        """Return how many new nodes there are, and for how much."""
+        if not claims:
+            return "no new node"
+        return f"{counted(len(claims), 'new node')} for {dollars(self.money.of_launches(claims))} an hour"
+
+    def not_launched(self, pod: Pod, gang: str) -> str:
+        """Return why nothing is launched for the gang or request of a pod, and when it is planned again."""
+        why = self.told.get(pod.key, "").removeprefix(f"nothing is launched for gang {gang}: ")
+        return f"nothing is launched: {why}" + ("; it is planned again every minute" if self.again else "")
+
+
+def request_lines(view: ClusterView, words: PlanInWords) -> Iterator[str]:
+    """Yield what a plan has for each request."""
+    served = served_pods(words.plan)
+    for name, pods in _by_request(view).items():
         waiting = [pod for pod in pods if not pod.spec.node_name]
         if not waiting:
             nodes = len({pod.spec.node_name for pod in pods})
             yield f"  {name}: {counted(len(pods), 'pod')} with booked room on {counted(nodes, 'node')}"
             continue
-        keys = {pod.key for pod in waiting}
+        number = counted(len(waiting), "pod")
         open_ = next((pod for pod in waiting if pod.key not in served), None)
         if open_ is None:
-            claims = [claim for claim in plan.node_claims if any(pod.key in keys for pod in claim.pods)]
-            cost = f" for {dollars(money.of_launches(claims))} an hour" if claims else ""
-            new = counted(len(claims), "new node") if claims else "no new node"
-            yield f"  {name}: {counted(len(waiting), 'pod')} with room, {new}{cost}"
-            continue
-        key = name.partition(" ")[2]
-        why = told.get(open_.key, "").removeprefix(f"nothing is launched for gang {key}: ")
-        when = "; it is planned again every minute" if snapshot.install else ""
-        yield f"  {name}: no room for its {counted(len(waiting), 'pod')}; nothing is launched: {why}{when}"
+            yield f"  {name}: {number} with room, {words.launched(words.claims(waiting))}"
+        else:
+            yield f"  {name}: no room for its {number}; {words.not_launched(open_, name.partition(' ')[2])}"
 
 
 def request_documents(view: ClusterView) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiplap.errors import InvalidInput
@@ -13,26 +13,27 @@ from shiplap.policies.gangs.gang import GangMembers, KnownGangs, PodGroupFacts
 from shiplap.policies.gangs.gang_input import GangInput
 from shiplap.policies.gangs.gang_launches import most_at_risk
 from shiplap.policies.gangs.gang_membership import REQUESTS, membership, named_pod_groups
+from shiplap.policies.gangs.gangs_settings import GangSettings
 from shiplap.policies.gangs.known_requests import consumers, pods_of_requests
 from shiplap.policies.gangs.pod_groups import KIND, VERSIONS, named_facts
 from shiplap.policies.gangs.provisioning_requests import REQUEST_KIND, REQUEST_VERSIONS
 from shiplap.policies.gangs.running_gangs import runs_gangs
 from shiplap.policies.gangs.waiting_gangs import waiting_gangs
 from shiplap.policies.gangs.whole_gangs import served_pods
+from shiplap.policies.policy_settings import PolicySettings
 from shiplap.ports.state import COMMIT_GROUP
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
-from shiplap_cli.money import Money, dollars
-from shiplap_cli.output import counted
+from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap_cli.policies.gangs_objects import PRIORITY_CLASS, checked_pod_groups, facts_of_objects
 from shiplap_cli.policies.gangs_requests import (
     POD_TEMPLATE,
+    PlanInWords,
     checked_requests,
     request_documents,
     request_lines,
     requests_of_files,
 )
-from shiplap_cli.policy_views import FeatureObjects, OptionalKind, PolicyView
+from shiplap_cli.policy_views import AskedByObjects, FeatureObjects, OptionalKind, PolicyView
 
 if TYPE_CHECKING:
     from shiplap.manifests.custom_resources import NodePool
@@ -58,39 +59,35 @@ class GangsView(PolicyView):
 
             yield from limit_warnings(documents, pools, supply)
 
-    def wanted(self, view: ClusterView, *, installed: bool) -> Sequence[OptionalKind]:
+    def wanted(self, view: ClusterView, settings: PolicySettings | None) -> Sequence[OptionalKind]:
         """Return the PodGroups of those APIs of which a pod names one; an install also protects gangs that run.
 
-        An install may serve ProvisioningRequests, too, which no pod need name.
+        An install that serves ProvisioningRequests needs them, too, which no pod need name.
         """
-        pods, consequence = (view.pods, _WAIT) if installed else (view.unbound, _ONE_BY_ONE)
+        pods, consequence = (view.unbound, _ONE_BY_ONE) if settings is None else (view.pods, _WAIT)
         apis = sorted({api for api, _, _ in named_pod_groups(pods)})
         groups = [OptionalKind(api, VERSIONS[api], "pod_groups", KIND, consequence) for api in apis]
-        return [*groups, *_OF_REQUESTS] if installed else groups
+        return [*groups, *_OF_REQUESTS] if isinstance(settings, GangSettings) and settings.serves_requests else groups
 
-    def pods_without_objects(self, view: ClusterView, objects: FeatureObjects | None, now: float) -> Sequence[Pod]:
-        """Return the pods of ProvisioningRequests in files. Raises InvalidInput."""
-        if objects is None or objects.live:
-            return ()
-        known = requests_of_files(objects, now)
-        return pods_of_requests(known, view, consumers(known, view), now)
-
-    def asked_by(self, view: ClusterView, objects: FeatureObjects | None, now: float) -> PolicyInput | None:
-        """Return what pods, PodGroups and ProvisioningRequests say of gangs; None if no gang waits or runs."""
-        facts: Sequence[PodGroupFacts] = ()
-        if objects is not None:
-            where, pods = ("in the cluster", view.unbound) if objects.live else ("among the files", view.pods)
-            facts = named_facts(named_pod_groups(pods), facts_of_objects(objects), where)
-        requests = requests_of_files(objects, now).states if objects is not None and not objects.live else ()
-        known = KnownGangs(pod_groups=tuple(facts), requests=requests or None)
-        return GangInput(known) if requests or waiting_gangs(view, known, 0.0) or runs_gangs(view, known) else None
+    def asked_by(self, view: ClusterView, objects: FeatureObjects | None, now: float) -> AskedByObjects:
+        """Return what pods, PodGroups and ProvisioningRequests say of gangs; nothing if no gang waits or runs."""
+        if objects is None:
+            known = KnownGangs()
+        elif objects.live:
+            known = KnownGangs(pod_groups=_facts(objects, view.unbound, "in the cluster"))
+        else:
+            found = requests_of_files(objects, now)
+            known = KnownGangs(pod_groups=_facts(objects, view.pods, "among the files"), requests=found.states or None)
+            if found.states:
+                return AskedByObjects(GangInput(known), pods_of_requests(found, view, consumers(found, view), now))
+        waits = waiting_gangs(view, known, 0.0) or runs_gangs(view, known)
+        return AskedByObjects(GangInput(known) if waits else None)
 
     def of_plan(self, snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         """Yield the gangs that wait, each with the places of its members and what they cost."""
-        told = {entry.pod.key: entry.message for entry in plan.unschedulable}
-        again, money = bool(snapshot.install), Money(snapshot)
-        lines = [_line(members, plan, told, money, again=again) for members in _waiting(snapshot)]
-        lines += request_lines(snapshot, plan, told, money)
+        words = PlanInWords.of(snapshot, plan)
+        lines = [_line(members, words) for members in _waiting(snapshot)]
+        lines += request_lines(snapshot.view, words)
         if lines:
             yield "" if snapshot.install else _AS_IN_AN_INSTALL
         yield from lines
@@ -121,6 +118,10 @@ _OF_REQUESTS = (
 _AS_IN_AN_INSTALL = "\nGangs, all or nothing, as an install with `gangs: {mode: whole}` plans them:"
 
 
+def _facts(objects: FeatureObjects, pods: Iterable[Pod], where: str) -> tuple[PodGroupFacts, ...]:
+    return named_facts(named_pod_groups(pods), facts_of_objects(objects), where)
+
+
 def _waiting(snapshot: Snapshot) -> Sequence[GangMembers]:
     """Return the gangs of pods that exist; requests have lines of their own."""
     known = snapshot.policy(GangInput)
@@ -128,22 +129,16 @@ def _waiting(snapshot: Snapshot) -> Sequence[GangMembers]:
     return [members for members in found if not has_no_object(members.waiting[0].metadata.name)]
 
 
-def _line(members: GangMembers, plan: Plan, told: Mapping[str, str], money: Money, *, again: bool) -> str:
-    gang, keys = members.gang, {pod.key for pod in members.waiting}
-    claims = [claim for claim in plan.node_claims if any(pod.key in keys for pod in claim.pods)]
-    served = served_pods(plan) & keys
+def _line(members: GangMembers, words: PlanInWords) -> str:
+    gang = members.gang
+    served = served_pods(words.plan) & {pod.key for pod in members.waiting}
+    have = f"  {gang.key}: {members.placed + len(served)} of {gang.minimum} members have a place"
     if not served:
-        why = told.get(members.waiting[0].key, "").removeprefix(f"nothing is launched for gang {gang.key}: ")
-        when = "; it is planned again every minute" if again else ""
-        return (
-            f"  {gang.key}: {members.placed} of {gang.minimum} members have a place; nothing is launched: {why}{when}"
-        )
-    cost = dollars(money.of_launches(claims))
-    nodes = f", {counted(len(claims), 'new node')} for {cost} an hour" if claims else ", no new node"
+        return f"{have}; {words.not_launched(members.waiting[0], gang.key)}"
+    claims = words.claims(members.waiting)
     risk = most_at_risk(claims, members, COMMIT_GROUP)
-    if risk:
-        nodes += f", in several requests: at most ${risk:.4f} an hour at risk if the last is refused"
-    return f"  {gang.key}: {members.placed + len(served)} of {gang.minimum} members have a place{nodes}"
+    several = f", in several requests: at most ${risk:.4f} an hour at risk if the last is refused" if risk else ""
+    return f"{have}, {words.launched(claims)}{several}"
 
 
 def _in_words(members: GangMembers) -> str:

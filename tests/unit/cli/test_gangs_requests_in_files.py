@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shiplap_cli.policies import gangs_view
 from tests.commands import Shiplap, listed
 from tests.unit.cli.gangs_written import arguments, gpu_pool, template
 from tests.unit.cli.planned_files import pod
@@ -47,6 +48,13 @@ def test_a_request_in_files_is_planned_whole_or_not_at_all(tmp_path: Path, shipl
     short = shiplap.page(*arguments(tmp_path, 2, pod_template(), request()), code=1)
     assert "ProvisioningRequest web/train: no room for its 3 pods; nothing is launched: 2 of 3 members would" in short
     assert shiplap.json(*arguments(tmp_path, 2, pod_template(), request()), code=1)["nodeClaims"] == []
+
+
+def test_requests_are_read_once(tmp_path: Path, shiplap: Shiplap, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, times = gangs_view.requests_of_files, list[float]()
+    monkeypatch.setattr(gangs_view, "requests_of_files", lambda *given: times.append(given[1]) or read(*given))
+    assert "web/train: 3 pods with room" in shiplap.page(*arguments(tmp_path, 9, pod_template(), request()))
+    assert len(times) == 1
 
 
 def test_a_request_of_one_pod_has_a_line_too(tmp_path: Path, shiplap: Shiplap) -> None:
