@@ -97,7 +97,7 @@ def test_gangs_that_certainly_do_not_fit_cost_no_plan(monkeypatch: pytest.Monkey
     monkeypatch.setattr(whole_gangs, "_MOST_PLANS", 1)
     said = reasons(plan(asked))
     assert "1 of 3 members would have a place" in said["g000-0"]
-    assert "cpu for 6 is needed, nodes and NodePools have room for 5 at most" in said["g199-0"]
+    assert "short by at least 7 cpu in all under the limit of NodePool default" in said["g199-0"]
 
 
 def _drawn_gang(draw: Random, name: str) -> list[Pod]:

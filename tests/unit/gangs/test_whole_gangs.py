@@ -38,6 +38,7 @@ def test_four_pods_of_eight_gpus_get_nothing_under_a_limit_of_sixteen() -> None:
     assert set(reasons(made)) == {item.metadata.name for item in members}
     for message in reasons(made).values():
         assert "nothing is launched for gang default/train: 2 of 4 members would have a place" in message
+        assert "short by at least 16 nvidia.com/gpu in all under the limit of NodePool train; g6.48xlarge" in message
         assert "nvidia.com/gpu limit short by 8" in message
 
 

@@ -17,6 +17,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Affinity, ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 from shiplap.kubernetes.quantity import format_amount
 from shiplap.policies.gangs.gang import GangMembers
+from shiplap.policies.gangs.gang_shortfall import MembersWithoutNode, worst_shortfall
 from shiplap.scheduling.model.pod_classes import PodClass, signature
 from shiplap.scheduling.model.resources import PLENTY, Bools, Ints, pods_held
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -25,6 +26,9 @@ from shiplap.scheduling.supply.limits import NODES
 from shiplap.scheduling.supply.open_claims import ClaimGroup, ClaimGroups, RefusalKind
 from shiplap.scheduling.supply.openings import PossibleNodes
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
+
+Size = tuple[bytes, int]
+"""What a pod requests, and how many of its kind one node takes."""
 
 _PENDING = PodStatus(conditions=(PodCondition("PodScheduled", "False", "Unschedulable"),))
 
@@ -67,13 +71,21 @@ class _Place(msgspec.Struct, frozen=True, eq=False):
 class _Kind(msgspec.Struct, frozen=True, eq=False):
     """What one kind of pods requests [resources], where it may go, and how many have a node there.
 
-    `most` is how many have one when nothing of NodePools runs.
+    `most` is how many have one when nothing of NodePools runs, `on_nodes` how many on nodes that exist, and
+    `most_of_one` how many one node takes.
     """
 
     requests: Ints
     place: int
     number: int
     most: int
+    on_nodes: int
+    most_of_one: int
+
+    @property
+    def size(self) -> Size:
+        """What kinds have in common that differ in their priority alone."""
+        return self.requests.tobytes(), self.most_of_one
 
 
 class _Need(msgspec.Struct, frozen=True, eq=False):
@@ -94,7 +106,7 @@ class GangRoom:
         """Raises ValueError for a malformed quantity of the snapshot."""
         numbers = [kinds.of(members) for members in gangs]
         compiled = compile_snapshot(_with_one_of_each(snapshot, kinds.specs))
-        self._axis = compiled.axis
+        self._axis, self._limits = compiled.axis, compiled.limits
         self._places = _Places(compiled, best_effort=snapshot.settings.min_values_policy == "BestEffort")
         self._kinds = {
             int(pod.metadata.name): self._places.kind(pod_class)
@@ -131,6 +143,25 @@ class GangRoom:
                 return f"nodes and NodePools have room for {self._kinds[number].number} of {needed} members at most"
         pairs = [(amounts, self._places.all[place].room) for place, amounts in bound.items()]
         return next(filter(None, (self._lack(*pair) for pair in ((total, self._everywhere), *pairs))), "")
+
+    def shortfall(self, members: GangMembers, before: Iterable[GangMembers]) -> str:
+        """Return what a gang lacks in all under limits, behind others; nothing where that is not certain."""
+        mine = self._needs.get(id(members))
+        if mine is None or len(mine.by_place) != 1:
+            return ""
+        (place,) = mine.by_place
+        sizes = {self._kinds[number].size: self._kinds[number] for number in mine.by_kind}
+        numbers = Counter[Size]()
+        for need in filter(None, (self._needs.get(id(other)) for other in (*before, members))):
+            for number, count in need.by_kind.items():
+                if self._kinds[number].place == place:
+                    numbers[self._kinds[number].size] += count
+        kinds = [
+            MembersWithoutNode(kind.requests, max(numbers[size] - kind.on_nodes, 0), kind.most_of_one)
+            for size, kind in sizes.items()
+        ]
+        found = worst_shortfall(self._places.all[place].groups, self._limits, kinds)
+        return found.text if found is not None else ""
 
     def wait_for(self, members: GangMembers, before: Sequence[GangMembers]) -> frozenset[str]:
         """Return the resources that a gang lacks behind others, if it could have them once enough nodes have ended.
@@ -211,16 +242,21 @@ class _Places:
         if number is None:
             number = self._of_shapes[id(pod_class.shape)] = len(self.all)
             self.all.append(self._place(pod_class))
-        requests = self._compiled.axis.vector(pod_class.requests)
-        held = [self._held(pod_class, number, requests, is_unused=is_unused) for is_unused in (False, True)]
-        return _Kind(requests, number, *held)
+        requests, most_of_one = self._compiled.axis.vector(pod_class.requests), 1 if pod_class.ports else PLENTY
+        place = self.all[number]
+        on_all, on_others = (
+            self._on_nodes(nodes, requests, most_of_one) for nodes in (place.nodes, place.nodes & self._of_nobody)
+        )
+        new, of_unused = (self._launchable(place, requests, most_of_one, is_unused=unused) for unused in (False, True))
+        return _Kind(requests, number, on_all + new, on_others + of_unused, on_all, most_of_one)
 
-    def _held(self, pod_class: PodClass, number: int, requests: Ints, *, is_unused: bool) -> int:
-        """How many pods of a kind have a node in a place at most; with `is_unused` if NodePools had none yet."""
-        place, most_of_one = self.all[number], 1 if pod_class.ports else PLENTY
-        nodes = place.nodes & self._of_nobody if is_unused else place.nodes
-        held = int(np.minimum(pods_held(self._compiled.nodes.free[nodes], requests), most_of_one).sum())
-        largest: dict[str, int] = {}
+    def _on_nodes(self, nodes: Bools, requests: Ints, most_of_one: int) -> int:
+        """How many pods of a kind these nodes [nodes] have room for at most."""
+        return int(np.minimum(pods_held(self._compiled.nodes.free[nodes], requests), most_of_one).sum())
+
+    def _launchable(self, place: _Place, requests: Ints, most_of_one: int, *, is_unused: bool) -> int:
+        """How many pods of a kind get new nodes at most; with `is_unused` if NodePools had none yet."""
+        held, largest = 0, dict[str, int]()
         for group in place.groups:
             pool = group.template.pool.metadata.name
             each = max(pods_held(group.net, requests).tolist(), default=0)

@@ -84,8 +84,8 @@ class _GangSearch:
         self._has_refused = False
         """True once a plan has found a gang short: the words of a plan say more, so the first one is planned."""
         self._kinds = PodKinds()
-        able = [item for item in gangs if not item.gang.problem]
-        self._room = _room(snapshot, able, self._kinds) if len(able) > 1 else None
+        self._able = [item for item in gangs if not item.gang.problem]
+        self._room = _room(snapshot, self._able, self._kinds) if len(self._able) > 1 else None
         of_gangs = {pod.key for members in gangs for pod in members.waiting}
         self._others = tuple([pod for pod in snapshot.view.pods if pod.spec.node_name or pod.key not in of_gangs])
         """The pods that every plan has."""
@@ -94,6 +94,11 @@ class _GangSearch:
     def lack(self, gangs: Iterable[GangMembers]) -> str:
         """What gangs have certainly too little of together, which needs no plan; nothing where a plan has to tell."""
         return self._room.lack(gangs) if self._room is not None else ""
+
+    def _shortfall(self, members: GangMembers, ahead: Iterable[GangMembers]) -> str:
+        """What a gang lacks in all under limits, behind others; nothing where that is not certain."""
+        room = self._room or _room(self._snapshot, self._able, self._kinds)
+        return room.shortfall(members, ahead) if room is not None else ""
 
     def plan(self, choices: Sequence[_Choice], *, is_trial: bool = False) -> Plan:
         """Plan the chosen gangs beside all pods that are in no gang."""
@@ -171,7 +176,7 @@ class _GangSearch:
         ahead = [choice.members for choice in before]
         lack = self.lack((*ahead, members)) if self._has_refused else ""
         if lack:
-            self._refused[id(members)] = _Refusal(lack)
+            self._refused[id(members)] = _Refusal(self._shortfall(members, ahead) or lack)
             self._set_aside(members, ahead)
             return []
         found: list[tuple[list[int], float, str]] = []
@@ -193,7 +198,7 @@ class _GangSearch:
                 refusals.append((-placed, zone, _refusal(members, zone, plan, placed)))
         if found:
             return [_Choice(members, min(found)[2])]
-        refusal = min(refusals, key=lambda item: item[:2])[2]
+        refusal = _with_shortfall(min(refusals, key=lambda item: item[:2])[2], self._shortfall(members, ahead))
         self._refused[id(members)] = refusal
         self._has_refused = True
         self._set_aside(members, ahead)
@@ -294,6 +299,14 @@ def _refusal(members: GangMembers, zone: str, plan: Plan, placed: int) -> _Refus
     where = f" in zone {zone}" if zone else ""
     count = f"{members.placed + placed} of {members.gang.minimum} members would have a place{where}"
     return _Refusal(f"{count}: {cause.message}", cause)
+
+
+def _with_shortfall(refusal: _Refusal, shortfall: str) -> _Refusal:
+    """Return a refusal that says what the whole gang lacks, before what a plan says of its next member."""
+    cause = refusal.cause
+    if not shortfall or cause is None:
+        return refusal
+    return replace(refusal, text=f"{refusal.text.removesuffix(cause.message)}{shortfall}; {cause.message}")
 
 
 def _entries(members: GangMembers, refusal: _Refusal) -> list[Unschedulable]:
