@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
 import msgspec
@@ -98,20 +98,21 @@ def pod_account_of(
     Args:
         snapshot: what was decided on.
         decided: the plan made of it.
-        name: the pod.
+        name: the pod, or its workload, which stands for one of its pods: the first without a place, or else the first.
         claims: all of the install's; None where none is known.
 
     Raises:
         InvalidInput: there is no such pod; near names are listed.
     """
     key = name if "/" in name else f"default/{name}"
-    pod = next((pod for pod in snapshot.view.pods if pod.key == key), None)
+    pod = _named_pod(snapshot.view.pods, decided, key)
     if pod is None:
         for state, entries in (("unschedulable", decided.unschedulable), ("ignored", decided.ignored)):
             held_back = next((entry for entry in entries if entry.pod.key == key), None)
             if held_back is not None:
                 return PodAccount(key, state, held_back.message)
         raise InvalidInput("pod", _unknown_pod(key, [pod.key for pod in snapshot.view.pods]))
+    key = pod.key
     ignored = next((entry for entry in decided.ignored if entry.pod.key == key), None)
     if ignored is not None:
         return PodAccount(key, "ignored", ignored.message)
@@ -144,6 +145,23 @@ def pod_account_of(
         else nodes_account(compiled, packing, pod_class, snapshot.view.nodes, home.name if home else ""),
         change_proposals(snapshot, compiled, packing, key) if left is not None else (),
     )
+
+
+def _named_pod(pods: Iterable[Pod], decided: Plan, key: str) -> Pod | None:
+    """Return the pod of this name, or one of the workload of this name: a pod without a place comes first."""
+    lacking = {entry.pod.key for entry in decided.unschedulable}
+    candidates = [pod for pod in pods if pod.key == key or key in _workload_keys(pod)]
+    return min(
+        candidates, key=lambda pod: (pod.key != key, pod.key not in lacking, len(pod.key), pod.key), default=None
+    )
+
+
+def _workload_keys(pod: Pod) -> Iterator[str]:
+    """Yield the workloads that have made the pod; a Deployment is known by the names of its ReplicaSets."""
+    for owner in pod.metadata.owner_references:
+        yield f"{pod.metadata.namespace}/{owner.name}"
+        if owner.kind == "ReplicaSet":
+            yield f"{pod.metadata.namespace}/{owner.name.rpartition('-')[0]}"
 
 
 def _unknown_pod(key: str, known: Sequence[str]) -> str:

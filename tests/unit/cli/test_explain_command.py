@@ -105,6 +105,35 @@ def test_a_pod_without_a_place_and_what_would_change_it(files: Path, shiplap: Sh
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    {
+        "a workload stands for its pod without a place": ("web/api", "web/api-5f-b"),
+        "with equal pods the first counts": ("web/job", "web/job+2"),
+        "a pod comes before a workload of its name": ("web/one", "web/one"),
+    }.values(),
+)
+def test_the_name_of_a_workload_stands_for_one_of_its_pods(
+    files: Path, shiplap: Shiplap, name: str, found: str
+) -> None:
+    def made(name: str, kind: str, owner: str, cpu: str = "1", namespace: str = "web") -> dict[str, Any]:
+        made_pod = pod(name, cpu)
+        owners = [{"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": owner, "controller": True}]
+        return {**made_pod, "metadata": {**made_pod["metadata"], "namespace": namespace, "ownerReferences": owners}}
+
+    pods = [
+        made("api-5f-a", "ReplicaSet", "api-5f"),
+        made("api-5f-b", "ReplicaSet", "api-5f", cpu="8"),
+        made("api-1", "StatefulSet", "api", cpu="9", namespace="shop"),
+        made("job+10", "Job", "job"),
+        made("job+2", "Job", "job"),
+        made("other", "Job", "one", cpu="8"),
+    ]
+    (files / "state.json").write_text(listed(pod("one", "1"), *pods))
+    code = 1 if found == "web/api-5f-b" else 0
+    assert explained(files, name, shiplap, code)["pod"] == found
+
+
 def test_the_page_for_people_fits_eighty_columns(
     files: Path, shiplap: Shiplap, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,12 @@ _Recorded = Annotated[
 
 @takes_sources
 def pod(
-    name: Annotated[str, typer.Argument(help="The pod as NAMESPACE/NAME, or NAME in the namespace default.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="NAMESPACE/NAME, or NAME in the namespace default: a pod, or a workload, for one of its pods."
+        ),
+    ],
     *,
     record: _Recorded = "",
     options: HistoryOptions,
