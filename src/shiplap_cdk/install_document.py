@@ -6,7 +6,7 @@ the rest (network, access, retention) shapes the stack.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -175,12 +175,14 @@ class FoundManifests(NamedTuple):
 class ReadInstall(NamedTuple):
     """What a shiplap.yaml says: the install where nothing is wrong, else None and every problem.
 
-    `manifests` are those of its clusters, path by path; their problems are among the others.
+    `manifests` are those of its clusters, path by path; their problems are among the others. `warnings` are about what
+    is allowed and has no effect.
     """
 
     install: InstallConfig | None
     problems: tuple[InvalidInput, ...]
     manifests: tuple[FoundManifests, ...]
+    warnings: tuple[InvalidInput, ...] = ()
 
 
 def in_group(name: str, group: str) -> str:
@@ -232,7 +234,7 @@ def inspect_install(path: Path) -> ReadInstall:
         return ReadInstall(None, told, folders.all)
     clusters = (_served(cluster, install, folders) for cluster in install.clusters)
     config = InstallConfig(install, tuple(sorted(clusters, key=lambda each: each.name)), source)
-    return ReadInstall(config, (), folders.all)
+    return ReadInstall(config, (), folders.all, tuple(_idle_annotations(install, folders)))
 
 
 def _document_in(path: Path) -> Document:
@@ -407,13 +409,27 @@ def _misfits(cluster: ClusterDocument, manifests: Manifests) -> Iterator[Problem
 def _unwelcome_annotations(install: InstallDocument, found: Collection[Document]) -> Iterator[InvalidInput]:
     """NodePools with annotations that an optional feature does not bear."""
     for name, part in of_installs():
-        unwelcome = part.unwelcome(getattr(install, name))
-        for document in found if unwelcome else ():
-            metadata = document.data.get("metadata")
-            annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-            for annotation, reason in unwelcome.items():
-                if document.data.get("kind") == "NodePool" and annotation in (annotations or ()):
-                    yield _in_manifest(document, ("metadata", "annotations", annotation), reason)
+        for annotation, reason in part.unwelcome(getattr(install, name)).items():
+            yield from _at_node_pools_with(annotation, found, reason)
+
+
+def _idle_annotations(install: InstallDocument, folders: _ManifestFolders) -> Iterator[InvalidInput]:
+    """NodePools with annotations of optional features that are off for their cluster."""
+    for cluster in install.clusters:
+        found = () if cluster.reads_cluster else folders.read(cluster.manifests).documents
+        for name, part in of_clusters():
+            if part.annotations and part.settings_of(getattr(cluster, name), getattr(install, name, None)) is None:
+                reason = f"has no effect: `{key_of(name)}` of cluster {cluster.name!r} is off"
+                for annotation in part.annotations:
+                    yield from _at_node_pools_with(annotation, found, reason)
+
+
+def _at_node_pools_with(annotation: str, found: Iterable[Document], reason: str) -> Iterator[InvalidInput]:
+    for document in found:
+        metadata = document.data.get("metadata")
+        annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+        if document.data.get("kind") == "NodePool" and annotation in (annotations or ()):
+            yield _in_manifest(document, ("metadata", "annotations", annotation), reason)
 
 
 def _roles_that_iam_cannot_have(cluster: str, found: FoundManifests) -> Iterator[InvalidInput]:

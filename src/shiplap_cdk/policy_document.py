@@ -30,6 +30,9 @@ class PolicyDocument:
     rbac: ClassVar[str] = ""
     """The RBAC manifest in docs that a cluster needs where the feature is on; empty if it needs none."""
 
+    annotations: ClassVar[tuple[str, ...]] = ()
+    """The annotations of NodePools that nothing reads where the feature is off."""
+
     functions: ClassVar[tuple[str, ...]] = ()
     """The functions that `grants` and `asks` are of."""
 

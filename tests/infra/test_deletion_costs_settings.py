@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from shiplap.kubernetes.labels import MANAGED_COST
 from shiplap.policies.deletion_costs.deletion_costs_settings import DeletionCostSettings
+from shiplap_cdk.install_document import inspect_install
 from tests.infra.written_installs import WRITTEN, refusal, written
 
 
@@ -29,3 +31,13 @@ def test_what_cannot_be_is_refused(folder: Path, line: str, field: str, reason: 
     error = refusal(folder, WRITTEN + f"    deletionCosts: {{{line}}}\n")
     assert error.field == f"clusters[0].deletionCosts.{field}"
     assert reason in error.reason
+
+
+def test_a_node_pool_that_asks_for_costs_in_vain_is_warned_of(folder: Path) -> None:
+    manifests, named = folder / "manifests" / "nodes.yaml", "kind: NodePool\nmetadata:\n"
+    annotated = f"{named}  annotations: {{{MANAGED_COST}: managed}}\n"
+    manifests.write_text(manifests.read_text().replace(named, annotated, 1))
+    for settings, warnings in (("", 1), ("    deletionCosts: {mode: annotated}\n", 0)):
+        (folder / "shiplap.yaml").write_text(WRITTEN + settings)
+        found = inspect_install(folder / "shiplap.yaml").warnings
+        assert [item.field for item in found] == [f"metadata.annotations[{MANAGED_COST}]"] * warnings

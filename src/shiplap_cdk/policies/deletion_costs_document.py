@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shiplap.kubernetes.labels import MANAGED_COST
 from shiplap.policies.deletion_costs.deletion_costs_settings import DeletionCostSettings
 from shiplap_cdk.policy_document import PolicyDocument
 
@@ -12,6 +13,7 @@ class DeletionCostsDocument(PolicyDocument):
     explanation = "ReplicaSets that are scaled down empty the nodes that should go."
     of_cluster = (DeletionCostSettings, DeletionCostSettings())
     rbac = "rbac-deletion-costs.yaml"
+    annotations = (MANAGED_COST,)
 
     def settings(self, written: DeletionCostSettings) -> DeletionCostSettings | None:
         """Return the settings as they are written."""

@@ -14,6 +14,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from shiplap.aws import session
+from shiplap_cdk.nodejs import require_nodejs
 from shiplap_cli.commands.doctor import account_checks, check_results, doctor
 from shiplap_cli.commands.doctor.check_results import CheckVerdict, Deployment
 from shiplap_cli.installs import find_install
@@ -276,6 +277,30 @@ def test_a_node_that_is_none_is_one_line(command: str, program: str, said: str, 
     assert "Node.js 22" in done.stderr
 
 
+def node_of(folder: Path, version: str) -> Path:
+    """A program that says that it is Node.js of a version."""
+    program = folder / "node"
+    program.write_text(f"#!/bin/sh\necho {version}\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize(("version", "lines"), [("v20.19.0", 1), ("v22.1.0", 0), ("v24.0.0", 0)])
+def test_an_old_node_is_told_in_one_line(
+    version: str, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JSII_NODE", str(node_of(tmp_path, version)))
+    monkeypatch.setenv("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "")
+    monkeypatch.delenv("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION")
+
+    require_nodejs()
+
+    told = capsys.readouterr().err
+    assert told.count("\n") == lines
+    assert ("is Node.js 20, which gets no fixes; the CDK needs Node.js 22" in told) == bool(lines)
+    assert os.environ.get("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "") == ("20" if lines else "")
+
+
 @pytest.mark.parametrize(
     ("missing", "code", "said"),
     [
@@ -284,7 +309,10 @@ def test_a_node_that_is_none_is_one_line(command: str, program: str, said: str, 
     ],
     ids=["a package of the extra", "a module of our own, which is a defect"],
 )
-def test_a_synthesis_without_its_extra_says_so(missing: str, code: int, said: str) -> None:
+def test_a_synthesis_without_its_extra_says_so(
+    missing: str, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JSII_NODE", str(node_of(tmp_path, "v22.1.0")))
     text = f"import sys; sys.modules[{missing!r}] = None; from shiplap_cdk.__main__ import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)  # noqa: S603 - our own
     assert done.returncode == code, done.stderr

@@ -114,6 +114,9 @@ def test_built_in_policies_are_valid() -> None:
     ("policy", "field"),
     [
         (RepairPolicy(""), "condition"),
+        (RepairPolicy("NetworkReady"), "condition"),
+        (RepairPolicy("ready"), "condition"),
+        (RepairPolicy("MemoryPresure", "True"), "condition"),
         (RepairPolicy("Ready", "false"), "status"),
         (RepairPolicy("Ready", tolerated="soon"), "tolerated"),
         (RepairPolicy("Ready", tolerated="-1m"), "tolerated"),
@@ -122,6 +125,13 @@ def test_built_in_policies_are_valid() -> None:
 )
 def test_invalid_fields_are_named(policy: RepairPolicy, field: str) -> None:
     assert [place for place, _ in (*beyond_bounds(policy), *policy.problems())] == [(field,)]
+
+
+def test_conditions_of_other_tools_are_no_misspelt_ones() -> None:
+    for condition in ("KernelDeadlock", "ReadonlyFilesystem", "GPUReady", "DiskPressure", "ContainerRuntimeUnhealthy"):
+        assert list(RepairPolicy(condition).problems()) == []
+    ((_, why),) = RepairPolicy("NetworkReady").problems()
+    assert why == "'NetworkReady' is no condition of nodes; did you mean NetworkingReady?"
 
 
 def test_an_annotation_on_node_or_nodeclaim_keeps_a_node() -> None:

@@ -21,11 +21,12 @@ SETTINGS = "shiplap.yaml"
 
 
 class JudgedSettings(msgspec.Struct, frozen=True):
-    """The files of settings that were found, all problems of theirs, and the reports of the manifests they name."""
+    """The files of settings that were found, their problems and warnings, and reports of the manifests they name."""
 
     files: tuple[Path, ...] = ()
     problems: tuple[InvalidInput, ...] = ()
     reports: tuple[ManifestReport, ...] = ()
+    warnings: tuple[InvalidInput, ...] = ()
 
 
 def judge_settings(paths: Iterable[Path], found: FoundDocuments) -> tuple[JudgedSettings, FoundDocuments]:
@@ -37,6 +38,7 @@ def judge_settings(paths: Iterable[Path], found: FoundDocuments) -> tuple[Judged
     from shiplap_cdk.install_document import inspect_install  # noqa: PLC0415 - only where there are settings
 
     problems: list[InvalidInput] = []
+    warnings: list[InvalidInput] = []
     reports: list[ManifestReport] = []
     named = {str(file) for file in files}
     for file in files:
@@ -46,11 +48,12 @@ def judge_settings(paths: Iterable[Path], found: FoundDocuments) -> tuple[Judged
             problems += each_problem(problem)
             continue
         problems += read.problems
+        warnings += read.warnings
         for each in read.manifests:
             reports.append(each.report)
             named |= {document.source for document in each.documents}
             named |= {problem.source for problem in each.report.problems}
-    return JudgedSettings(files, tuple(problems), tuple(reports)), _without(found, files, named)
+    return JudgedSettings(files, tuple(problems), tuple(reports), tuple(warnings)), _without(found, files, named)
 
 
 def _settings(found: FoundDocuments) -> Iterator[Path]:

@@ -93,6 +93,7 @@ def validate(
     problems = [_problem_document(problem) for problem in report.problems]
     warnings = [*unapplied_kustomizations(report.others)] if report.checked else []
     warnings += _warnings(report) if report.sound else []
+    warnings += judged.warnings
     answer = ValidationDocument(
         not problems, report.checked, problems, [_warning_document(warning) for warning in warnings], report.skipped
     )

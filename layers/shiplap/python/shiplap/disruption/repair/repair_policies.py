@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from typing import Annotated
 
 import msgspec
@@ -27,6 +28,14 @@ MOST_REPETITIONS = 3
 
 MOST_ALTERNATIVES = 32
 """The product of the alternatives of all groups of an expression."""
+
+
+OF_KUBELET = frozenset({"DiskPressure", "MemoryPressure", "NetworkUnavailable", "PIDPressure"})
+"""Conditions that every kubelet or cloud controller writes, beside Ready."""
+
+NEARLY = 0.85
+"""The least likeness of a misspelt condition, by difflib: `NetworkReady` and `NetworkingReady` have 0.89, two known
+conditions 0.78 at most."""
 
 
 class RepairPolicy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
@@ -49,8 +58,18 @@ class RepairPolicy(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield invalid fields as written, and the reasons."""
+        if meant := _misspelt(self.condition):
+            yield ("condition",), f"{self.condition!r} is no condition of nodes; did you mean {meant}?"
         if why := wrong_expression(self.reason):
             yield ("reason",), why
+
+
+def _misspelt(condition: str) -> str:
+    """Return the known condition that is nearly so written; nothing for a known one, and for one of a tool's own."""
+    known = {item.condition for item in BUILT_IN} | OF_KUBELET
+    by_small_letters = {name.lower(): name for name in sorted(known)}
+    near = get_close_matches(condition.lower(), by_small_letters, n=1, cutoff=NEARLY)
+    return by_small_letters[near[0]] if near and condition not in known else ""
 
 
 class SickCondition(msgspec.Struct, frozen=True):
