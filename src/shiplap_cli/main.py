@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Mapping
 
 import typer
 
 from shiplap.errors import InvalidInput, ShiplapError, each_problem
+from shiplap_cli.command_entry import CommandEntry
+from shiplap_cli.command_list import COMMANDS
 from shiplap_cli.hints import with_hint
 from shiplap_cli.lazy_commands import shiplap_command
 from shiplap_cli.output import fail
@@ -73,8 +76,18 @@ def _invoke(arguments: list[str]) -> int:
         fail("interrupted")
         return 130
     except typer.TyperException as error:
-        context = getattr(error, "ctx", None)  # which only errors of usage have: it names the command
-        place = context.command_path if context is not None else "shiplap"
-        fail(f"{error.format_message().rstrip('.')}; see `{place} --help`")
+        fail(f"{error.format_message().rstrip('.')}; see `{_command_in(arguments)} --help`")
         return 2
     return result if isinstance(result, int) else 0
+
+
+def _command_in(arguments: list[str]) -> str:
+    """Return the command that a command line names, as far as there is one."""
+    words = ["shiplap"]
+    below: Mapping[str, CommandEntry] = COMMANDS
+    for word in arguments:
+        if word not in below:
+            break
+        words.append(word)
+        below = below[word].inner
+    return " ".join(words)

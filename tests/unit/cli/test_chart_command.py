@@ -53,6 +53,7 @@ def test_without_settings_the_chart_is_written_as_it_is_shipped(shiplap: Shiplap
     assert all((tmp_path / "chart" / name).read_bytes() == (source / name).read_bytes() for name in names)
     assert answer["commands"] == ["helm upgrade --install shiplap chart"]
     assert not any(path.is_symlink() for path in (tmp_path / "chart").rglob("*"))
+    assert "no shiplap.yaml here: write chart/values.yaml for" in shiplap.page("install", "chart", "--to", "chart")
 
 
 def test_each_cluster_of_the_settings_gets_values_that_helm_takes(shiplap: Shiplap, tmp_path: Path) -> None:

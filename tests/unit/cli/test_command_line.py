@@ -88,6 +88,8 @@ def test_what_cannot_be_meant_is_one_line(
         ("capacity show", "see `shiplap capacity show --help`"),
         ("explain pod", "see `shiplap explain pod --help`"),
         ("plan --nosuch", "see `shiplap plan --help`"),
+        ("plan --diff old", "Option '--diff' requires 2 arguments; see `shiplap plan --help`"),
+        ("--nosuch plan", "see `shiplap --help`"),
         ("explain instance-types m99.large", "did you mean m"),
         ("explain instance-types x", "patterns such as 'c7i.*' match by name"),
         ("explain decision s3://", "expected s3://BUCKET/KEY"),

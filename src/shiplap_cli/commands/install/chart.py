@@ -49,7 +49,7 @@ def chart(
     command = f"helm upgrade --install shiplap {to}"
     commands = [f"{command} --kube-context CONTEXT --values {to / _values(each.name)}" for each in clusters]
     document = ChartDocument(tuple(map(str, written)), tuple(commands or [command]))
-    emit(document, output, lambda: _view(document, to))
+    emit(document, output, lambda: _view(document, to, clusters))
     return 0
 
 
@@ -88,6 +88,9 @@ def _camel(name: str) -> str:
     return first + "".join(map(str.capitalize, rest))
 
 
-def _view(document: ChartDocument, to: Path) -> Text:
-    lines = [f"wrote {to}, {counted(len(document.files), 'file')}", "next:"]
+def _view(document: ChartDocument, to: Path, clusters: tuple[ServedCluster, ...]) -> Text:
+    lines = [f"wrote {to}, {counted(len(document.files), 'file')}"]
+    if not clusters:
+        lines.append(f"no {SETTINGS} here: write {to / 'values.yaml'} for each cluster, or name one by --settings")
+    lines.append("next:")
     return Text("\n".join([*lines, *(f"  {command}" for command in document.commands)]))
