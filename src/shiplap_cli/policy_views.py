@@ -16,7 +16,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.files.documents import Document
 from shiplap.policies.policy_settings import ChosenPolicy, PolicySettings
 from shiplap.policies.registry import parts
-from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
+from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, PolicyInput, Snapshot
 
 if TYPE_CHECKING:
@@ -57,6 +57,18 @@ class AskedByObjects(NamedTuple):
 
     input: PolicyInput | None = None
     pods: Sequence[Pod] = ()
+
+
+class Together(NamedTuple):
+    """Pods that wait, by `namespace/name`, of which `needed` have places or none has; 0 if none can have any."""
+
+    members: frozenset[str] = frozenset()
+    needed: int = 0
+
+    def is_served(self, plan: Plan) -> bool:
+        """True if as many as are needed have places in a plan."""
+        places: tuple[PlannedClaim | Placement, ...] = (*plan.node_claims, *plan.existing_nodes)
+        return sum(pod.key in self.members for place in places for pod in place.pods) >= self.needed > 0
 
 
 class PolicyView:
@@ -116,6 +128,10 @@ class PolicyView:
     def of_waiting(self, view: ClusterView, now: float) -> Mapping[str, str]:
         """Return what pods wait for together, in words, by the key of each pod."""
         return {}
+
+    def together(self, snapshot: Snapshot, key: str) -> Together | None:
+        """Return the pods with which the pod `namespace/name` waits for places; None for a pod that waits alone."""
+        return None
 
     def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:
         """Return the same for `shiplap plan -o json`; None for nothing."""
@@ -193,6 +209,12 @@ def disruption_lines(inputs: Iterable[DisruptionInput]) -> Iterator[str]:
 def waiting_together(view: ClusterView, now: float) -> dict[str, str]:
     """Return what pods wait for together as features know it, in words, by the key of each pod."""
     return {key: text for _, each in views() for key, text in each.of_waiting(view, now).items()}
+
+
+def planned_together(snapshot: Snapshot, key: str) -> Together | None:
+    """Return the pods with which a pod waits for places, as features plan them."""
+    found = (view.together(snapshot, key) for _, view in views())
+    return next((item for item in found if item is not None), None)
 
 
 @cache

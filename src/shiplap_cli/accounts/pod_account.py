@@ -26,6 +26,7 @@ from shiplap_cli.accounts.claim_account import ClaimAccount, ClaimAccounts
 from shiplap_cli.accounts.present_place import PresentPlace, place_in_words, present_place_of
 from shiplap_cli.accounts.smallest_changes import ChangeProposal, change_proposals
 from shiplap_cli.output import Printed
+from shiplap_cli.policy_views import planned_together
 
 _EXAMPLES = 3
 
@@ -143,7 +144,7 @@ def pod_account_of(
         ()
         if pod_class.problem
         else nodes_account(compiled, packing, pod_class, snapshot.view.nodes, home.name if home else ""),
-        change_proposals(snapshot, compiled, packing, key) if left is not None else (),
+        change_proposals(snapshot, compiled, packing, key, planned_together(snapshot, key)) if left is not None else (),
     )
 
 

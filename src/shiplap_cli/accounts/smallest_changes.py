@@ -1,4 +1,4 @@
-"""The smallest change that would give a pod a place, found by trying: every proposal has been planned.
+"""The smallest change that would give a pod a place, or those it starts with, found by trying: each has been planned.
 
 For each template the obstacle it names is removed from a copy of the snapshot and the decision made again, until the
 pod has a place or the template names nothing that can be changed. What worked is then weakened: parts without which
@@ -37,9 +37,11 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
-from shiplap.scheduling.planner import solve, write
+from shiplap.scheduling.planner import plan, solve, write
+from shiplap.scheduling.supply.limits import NODES
 from shiplap.scheduling.supply.open_claims import RefusalKind
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
+from shiplap_cli.policy_views import Together
 
 _MOST_CHANGES = 6
 """Obstacles removed on the way to one template; a template farther off is no suggestion."""
@@ -73,11 +75,16 @@ class ChangeProposal(msgspec.Struct, frozen=True):
 
 
 class _SubjectPod(msgspec.Struct, frozen=True):
-    """The pod, `namespace/name`, what it requests as it stands, and which pods had no place before anything changed."""
+    """The pod, `namespace/name`, what it requests as it stands, and which pods had no place before anything changed.
+
+    Pods that have places together are served if `together` is; `alike` are those of them that change with the pod.
+    """
 
     key: str
     requests: Mapping[str, int]
     left_out: frozenset[str]
+    alike: frozenset[str]
+    together: Together | None = None
 
 
 class _ChangePart(msgspec.Struct, frozen=True):
@@ -119,52 +126,79 @@ def _indivisible(
 
 
 class _Attempt(msgspec.Struct, frozen=True, eq=False):
-    """One decision: what was decided on, the pod's class in it, and whether the pod was left out."""
+    """One decision: what was decided on, the pod's class in it, whether the pod was left out, and all that were.
+
+    `plan` is that of pods that have places together, which is more than what their packing says.
+    """
 
     snapshot: Snapshot
     compiled: CompiledSnapshot
     packing: Packing
     pod_class: PodClass
     left_out: bool
+    others_out: frozenset[str]
+    plan: Plan | None = None
 
     @classmethod
-    def of(cls, snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing, key: str) -> _Attempt | None:
+    def of(
+        cls, snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing, key: str, together: Together | None
+    ) -> _Attempt | None:
         """None when the pod is not planned, or nothing could hold it as it is."""
         pod_class = next(
             (pod_class for pod_class in compiled.classes if any(pod.key == key for pod in pod_class.members)), None
         )
         if pod_class is None or pod_class.problem:
             return None
-        left = any(pod.key == key for pod in packing.unplaced.get(pod_class.index, ()))
-        return cls(snapshot, compiled, packing, pod_class, left)
+        if together is not None:
+            made = plan(snapshot)
+            out = frozenset(entry.pod.key for entry in made.unschedulable)
+            return cls(snapshot, compiled, packing, pod_class, not together.is_served(made), out, made)
+        out = _unplaced(packing)
+        return cls(snapshot, compiled, packing, pod_class, key in out, out)
+
+    @property
+    def written(self) -> Plan:
+        """The plan of the decision."""
+        return self.plan or write(self.snapshot, self.compiled, self.packing)
+
+
+def _unplaced(packing: Packing) -> frozenset[str]:
+    return frozenset(pod.key for pods in packing.unplaced.values() for pod in pods)
 
 
 def change_proposals(
-    snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing, key: str, most: int = 3
+    snapshot: Snapshot,
+    compiled: CompiledSnapshot,
+    packing: Packing,
+    key: str,
+    together: Together | None = None,
+    most: int = 3,
 ) -> tuple[ChangeProposal, ...]:
     """The changes that would give the pod `namespace/name` a place, smallest first; empty if no attempt did.
 
-    Nothing that costs another pod its place is proposed. `world` and `packing` are what `solve(snapshot)` gave.
+    Nothing that costs another pod its place is proposed. `compiled` and `packing` are what `solve(snapshot)` gave. Of
+    pods that have places `together` or not at all, the changes are those that give places to as many as are needed.
     """
-    first = _Attempt.of(snapshot, compiled, packing, key)
+    if together is not None:
+        key = min(together.members & _unplaced(packing), default="")
+    first = _Attempt.of(snapshot, compiled, packing, key, together)
     if first is None or not first.left_out:
         return ()
-    subject = _SubjectPod(
-        key, first.pod_class.requests, frozenset(pod.key for pods in packing.unplaced.values() for pod in pods)
-    )
+    alike = {pod.key for pod in first.pod_class.members} & together.members if together is not None else {key}
+    subject = _SubjectPod(key, first.pod_class.requests, first.others_out, frozenset(alike), together)
     verdicts = [verdict for verdict in Explainer(compiled, packing).verdicts(first.pod_class) if verdict.kind]
     verdicts.sort(key=lambda verdict: verdict.miss.rank if verdict.miss is not None else (9, 0, 0.0, ""))
     proposals = [_search(first, subject, verdict.template.name) for verdict in verdicts[:_MOST_TEMPLATES]]
     node = nearest_node(first.pod_class, packing.nodes)
-    if node is not None and node.short:
-        step = _request_less(snapshot, subject, first.pod_class, node)
-        proposals.append(_minimized(first, _Attempt.of(step.snapshot, *solve(step.snapshot), key), [step], subject))
-    proposals += [
-        _minimized(first, _Attempt.of(step.snapshot, *solve(step.snapshot), key), [step], subject)
-        for step in _measurements(snapshot, first.pod_class, verdicts[:_MOST_TEMPLATES])
-    ]
+    others = [_request_less(snapshot, subject, first.pod_class, node)] if node is not None and node.short else []
+    others += _measurements(snapshot, first.pod_class, verdicts[:_MOST_TEMPLATES])
+    proposals += [_minimized(first, _attempt(step.snapshot, subject), [step], subject) for step in others]
     distinct = {proposal.changes: proposal for proposal in proposals if proposal is not None}
     return tuple(sorted(distinct.values(), key=lambda p: (len(p.changes), p.size, p.changes))[:most])
+
+
+def _attempt(snapshot: Snapshot, subject: _SubjectPod) -> _Attempt | None:
+    return _Attempt.of(snapshot, *solve(snapshot), subject.key, subject.together)
 
 
 def _search(first: _Attempt, subject: _SubjectPod, name: str) -> ChangeProposal | None:
@@ -178,7 +212,7 @@ def _search(first: _Attempt, subject: _SubjectPod, name: str) -> ChangeProposal 
         if step is None:
             return None
         steps.append(step)
-        outcome = _Attempt.of(step.snapshot, *solve(step.snapshot), subject.key)
+        outcome = _attempt(step.snapshot, subject)
     return _minimized(first, outcome, steps, subject)
 
 
@@ -192,16 +226,14 @@ def _minimized(
     outcome, chosen = known.weakest()
     if outcome is None:
         return None
-    place = _placement_text(write(outcome.snapshot, outcome.compiled, outcome.packing), outcome.compiled, subject.key)
+    place = _placement_text(outcome.written, outcome.compiled, subject)
     return (
         ChangeProposal(tuple(step.text for step in chosen), place, sum(step.size for step in chosen)) if place else None
     )
 
 
 def _is_acceptable(outcome: _Attempt | None, subject: _SubjectPod) -> bool:
-    if outcome is None or outcome.left_out:
-        return False
-    return all(pod.key in subject.left_out for pods in outcome.packing.unplaced.values() for pod in pods)
+    return outcome is not None and not outcome.left_out and outcome.others_out <= subject.left_out
 
 
 class _Minimizer:
@@ -267,20 +299,23 @@ class _Minimizer:
             if again is not None:
                 snapshot = again.snapshot
                 changes.append(again)
-        return _Attempt.of(snapshot, *solve(snapshot), self._subject.key), changes
+        return _attempt(snapshot, self._subject), changes
 
 
-def _placement_text(decided: Plan, compiled: CompiledSnapshot, key: str) -> str:
+def _placement_text(decided: Plan, compiled: CompiledSnapshot, subject: _SubjectPod) -> str:
+    """Return in words where the pod is; of pods that have places together, where the first of them is."""
     tables = {template.pool.metadata.name: template.table for template in compiled.templates}
+    wanted = subject.alike if subject.together is not None else {subject.key}
+    with_it = f", with {subject.together.needed} that start together" if subject.together is not None else ""
     for claim in decided.node_claims:
-        if any(entry.key == key for entry in claim.pods):
+        if any(entry.key in wanted for entry in claim.pods):
             launch = claim.launch
             what = f"{launch.instance_type} {launch.capacity_type} in {launch.zone}"
             price = dollars(tables.get(claim.node_pool), launch.instance_type, launch.price)
-            return f"{what} of pool {claim.node_pool}, {price}"
+            return f"{what} of pool {claim.node_pool}, {price}{with_it}"
     for node in decided.existing_nodes:
-        if any(entry.key == key for entry in node.pods):
-            return f"node {node.name}"
+        if any(entry.key in wanted for entry in node.pods):
+            return f"node {node.name}{with_it}"
     return ""
 
 
@@ -289,20 +324,20 @@ def _change_for(
 ) -> _Change | None:
     """The change that removes what a template names; None when it is not for a pod or a NodePool to change."""
     template, want = verdict.template, verdict.attempt
-    if want is None:
+    if want is None or not verdict.kind:
         return None
     match verdict.kind:
         case "topology":
-            step = _relax_topology(snapshot, subject.key)
+            step = _relax_topology(snapshot, subject.alike)
         case RefusalKind.TAINT:
-            step = _tolerate(snapshot, subject.key, template, pod_class)
+            step = _tolerate(snapshot, subject.alike, template, pod_class)
         case RefusalKind.REQUIREMENTS:
             conflicts = conflicting(template, want)
             added = labels_to_add(template, want, conflicts)
             step = (
                 _add_labels(snapshot, template.pool.metadata.name, added)
                 if added
-                else _without_labels(snapshot, subject.key, want.term, conflicts)
+                else _without_labels(snapshot, subject.alike, want.term, conflicts)
             )
         case RefusalKind.MIN_VALUES:
             step = _indivisible("minValues", "minValues as BestEffort", _ONE_RULE, _best_effort, snapshot)
@@ -322,14 +357,14 @@ def _change_for_shortfall(
         return _restock(snapshot, template.pool.spec.template.spec.node_class_ref.name, miss)
     if miss is not None and miss.short:
         return (
-            _raise_limit(snapshot, template, miss)
+            _raise_limit(snapshot, template, miss, subject.together.needed if subject.together is not None else 1)
             if miss.of_limit
             else _request_less(snapshot, subject, pod_class, miss)
         )
     asked = unmet_labels(template, template.requirements.and_(term.values()))
     # A type that would do is not sold in the zone or as the capacity type that the pod asks for.
     asked = asked or [label for label in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) if label in term]
-    return _without_labels(snapshot, subject.key, term, [label for label in asked if label in term])
+    return _without_labels(snapshot, subject.alike, term, [label for label in asked if label in term])
 
 
 def _add_labels(snapshot: Snapshot, name: str, added: Mapping[str, str]) -> _Change:
@@ -349,7 +384,7 @@ def _add_labels(snapshot: Snapshot, name: str, added: Mapping[str, str]) -> _Cha
     return _indivisible(f"labels of {name}", text, _ONE_RULE * len(added), changed, snapshot)
 
 
-def _tolerate(snapshot: Snapshot, key: str, template: NodeClaimTemplate, pod_class: PodClass) -> _Change:
+def _tolerate(snapshot: Snapshot, keys: Collection[str], template: NodeClaimTemplate, pod_class: PodClass) -> _Change:
     taints = [
         taint
         for taint in template.pool.spec.template.spec.taints
@@ -359,7 +394,7 @@ def _tolerate(snapshot: Snapshot, key: str, template: NodeClaimTemplate, pod_cla
     named = ", ".join(f"{t.key}{'=' if t.value else ''}{t.value}:{t.effect}" for t in taints)
 
     def tolerating(other: Snapshot) -> Snapshot:
-        return _with_spec(other, key, lambda spec: replace(spec, tolerations=(*spec.tolerations, *added)))
+        return _with_spec(other, keys, lambda spec: replace(spec, tolerations=(*spec.tolerations, *added)))
 
     return _indivisible("tolerations", f"tolerate {named}", _ONE_RULE * len(taints), tolerating, snapshot)
 
@@ -396,7 +431,7 @@ def _with_requests(snapshot: Snapshot, subject: _SubjectPod, parts: Mapping[str,
     ]
     size = max((part.now - part.to) / max(part.now, 1) for part in parts.values())
     return _Change(
-        _with_spec(snapshot, subject.key, shrunk),
+        _with_spec(snapshot, subject.alike, shrunk),
         f"requests {', '.join(sorted(parts))}",
         ", ".join(texts),
         min(size, 1.0),
@@ -421,16 +456,18 @@ def _exactly(resource: str, value: int) -> str:
     return format_amount(resource, value)
 
 
-def _raise_limit(snapshot: Snapshot, template: NodeClaimTemplate, miss: Miss) -> _Change | None:
-    """The NodePool with limits that are just high enough; None if they are not limits of its spec."""
+def _raise_limit(snapshot: Snapshot, template: NodeClaimTemplate, miss: Miss, nodes: int) -> _Change | None:
+    """The NodePool with limits that are high enough for so many nodes; None if they are not limits of its spec."""
     pool = template.pool.metadata.name
     known = next(p for p in snapshot.manifests.node_pools if p.metadata.name == pool)
     if not known.spec.limits.keys() >= miss.short.keys():
         return None
     parts = {}
+    kind = template.table.types[template.table.index[miss.nearest.instance_type]]
     for resource, short in miss.short.items():
         now = parse_amount(resource, known.spec.limits[resource])
-        parts[resource] = _ChangePart(now, now + short, _unit_of_limit(resource, now + short))
+        to = now + short + (nodes - 1) * (1 if resource == NODES else kind.capacity.get(resource, short))
+        parts[resource] = _ChangePart(now, to, _unit_of_limit(resource, to))
     return _with_limits(snapshot, pool, {resource: str(known.spec.limits[resource]) for resource in parts}, parts)
 
 
@@ -542,7 +579,9 @@ def _restock(snapshot: Snapshot, node_class: str, miss: Miss) -> _Change:
     return _indivisible("offerings", f"wait until {min(names)} is available again ({offers})", 0.1, restocked, snapshot)
 
 
-def _without_labels(snapshot: Snapshot, key: str, term: Requirements, unwanted: Collection[str]) -> _Change | None:
+def _without_labels(
+    snapshot: Snapshot, keys: Collection[str], term: Requirements, unwanted: Collection[str]
+) -> _Change | None:
     """The pod without its node selection by these labels; None if another must, or if its image needs one."""
     if not unwanted or _NEEDED.intersection(unwanted):
         return None
@@ -564,7 +603,7 @@ def _without_labels(snapshot: Snapshot, key: str, term: Requirements, unwanted: 
             affinity = replace(affinity, node_affinity=replace(affinity.node_affinity, required=required))
         return replace(spec, node_selector=selector, affinity=affinity)
 
-    after = _with_spec(snapshot, key, freed)
+    after = _with_spec(snapshot, keys, freed)
     if after == snapshot:
         return None
     return _Change(
@@ -573,47 +612,47 @@ def _without_labels(snapshot: Snapshot, key: str, term: Requirements, unwanted: 
         f"do not ask for {', '.join(str(term[label]) for label in sorted(gone))}",
         _ONE_WISH * len(gone),
         dict.fromkeys(sorted(gone), _ChangePart()),
-        lambda other, kept: _without_labels(other, key, term, kept),
+        lambda other, kept: _without_labels(other, keys, term, kept),
     )
 
 
-def _relax_topology(snapshot: Snapshot, key: str) -> _Change | None:
+def _relax_topology(snapshot: Snapshot, keys: Collection[str]) -> _Change | None:
     """The pod with one more in every required spread; without spreads, without its required affinity."""
-    pod = next(pod for pod in snapshot.view.pods if pod.key == key)
+    pod = next(pod for pod in snapshot.view.pods if pod.key in keys)
     hard = {
         str(number): _ChangePart(rule.max_skew, rule.max_skew + 1)
         for number, rule in enumerate(pod.spec.topology_spread_constraints)
         if rule.when_unsatisfiable != "ScheduleAnyway"
     }
     if hard:
-        return _with_skews(snapshot, key, hard)
+        return _with_skews(snapshot, keys, hard)
     affinity = pod.spec.affinity
     for field in ("pod_anti_affinity", "pod_affinity") if affinity is not None else ():
         part = getattr(affinity, field)
         if part is not None and part.required:
-            return _prefer(snapshot, key, field, sorted({term.topology_key for term in part.required}))
+            return _prefer(snapshot, keys, field, sorted({term.topology_key for term in part.required}))
     return None
 
 
-def _with_skews(snapshot: Snapshot, key: str, parts: Mapping[str, _ChangePart]) -> _Change:
+def _with_skews(snapshot: Snapshot, keys: Collection[str], parts: Mapping[str, _ChangePart]) -> _Change:
     """The pod with these skews, by the place of their constraints, which ask for no number of domains any more."""
-    pod = next(pod for pod in snapshot.view.pods if pod.key == key)
+    pod = next(pod for pod in snapshot.view.pods if pod.key in keys)
     spreads = pod.spec.topology_spread_constraints
     wider = tuple(
         replace(rule, max_skew=parts[str(number)].to, min_domains=None) if str(number) in parts else rule
         for number, rule in enumerate(spreads)
     )
     return _Change(
-        _with_spec(snapshot, key, lambda spec: replace(spec, topology_spread_constraints=wider)),
+        _with_spec(snapshot, keys, lambda spec: replace(spec, topology_spread_constraints=wider)),
         "spread",
         "; ".join(f"maxSkew {part.to} over {spreads[int(number)].topology_key}" for number, part in parts.items()),
         0.25,
         parts,
-        lambda other, kept: _with_skews(other, key, kept),
+        lambda other, kept: _with_skews(other, keys, kept),
     )
 
 
-def _prefer(snapshot: Snapshot, key: str, field: str, topology_keys: Sequence[str]) -> _Change:
+def _prefer(snapshot: Snapshot, keys: Collection[str], field: str, topology_keys: Sequence[str]) -> _Change:
     """The pod with its required terms of `field` lifted."""
 
     def freed(spec: PodSpec) -> PodSpec:
@@ -623,12 +662,12 @@ def _prefer(snapshot: Snapshot, key: str, field: str, topology_keys: Sequence[st
 
     named = "anti-affinity" if field == "pod_anti_affinity" else "affinity"
     text = f"prefer rather than require pod {named} over {', '.join(topology_keys)}"
-    return _indivisible(field, text, _ONE_RULE, lambda other: _with_spec(other, key, freed), snapshot)
+    return _indivisible(field, text, _ONE_RULE, lambda other: _with_spec(other, keys, freed), snapshot)
 
 
-def _with_spec(snapshot: Snapshot, key: str, change: Callable[[PodSpec], PodSpec]) -> Snapshot:
+def _with_spec(snapshot: Snapshot, keys: Collection[str], change: Callable[[PodSpec], PodSpec]) -> Snapshot:
     def changed(pod: Pod) -> Pod:
-        return replace(pod, spec=change(pod.spec)) if pod.key == key else pod
+        return replace(pod, spec=change(pod.spec)) if pod.key in keys else pod
 
     return replace(snapshot, view=replace(snapshot.view, pods=tuple(map(changed, snapshot.view.pods))))
 

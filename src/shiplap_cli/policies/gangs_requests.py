@@ -15,6 +15,7 @@ from shiplap.manifests.files.documents import Document
 from shiplap.policies.gangs.gang_membership import REQUEST
 from shiplap.policies.gangs.known_requests import KnownRequests, known_requests
 from shiplap.policies.gangs.provisioning_requests import (
+    CHECK_CAPACITY,
     CLASS,
     REQUEST_KIND,
     KnownTemplates,
@@ -122,6 +123,11 @@ def request_lines(view: ClusterView, words: PlanInWords) -> Iterator[str]:
             yield f"  {name}: {number} with room, {words.launched(words.claims(waiting))}"
         else:
             yield f"  {name}: no room for its {number}; {words.not_launched(open_, name.partition(' ')[2])}"
+
+
+def asks_no_launch(pod: Pod) -> bool:
+    """True for a pod of a request that checks capacity."""
+    return has_no_object(pod.metadata.name) and pod.metadata.annotations.get(CLASS) == CHECK_CAPACITY
 
 
 def request_documents(view: ClusterView) -> list[dict[str, Any]]:

@@ -28,12 +28,13 @@ from shiplap_cli.policies.gangs_objects import PRIORITY_CLASS, checked_pod_group
 from shiplap_cli.policies.gangs_requests import (
     POD_TEMPLATE,
     PlanInWords,
+    asks_no_launch,
     checked_requests,
     request_documents,
     request_lines,
     requests_of_files,
 )
-from shiplap_cli.policy_views import AskedByObjects, FeatureObjects, OptionalKind, PolicyView
+from shiplap_cli.policy_views import AskedByObjects, FeatureObjects, OptionalKind, PolicyView, Together
 
 if TYPE_CHECKING:
     from shiplap.manifests.custom_resources import NodePool
@@ -99,6 +100,17 @@ class GangsView(PolicyView):
         return {
             pod.key: _in_words(members) for members in waiting_gangs(view, KnownGangs(), now) for pod in members.waiting
         }
+
+    def together(self, snapshot: Snapshot, key: str) -> Together | None:
+        """Return the members of a gang that wait; no change helps a gang with a problem, or a check of capacity."""
+        if any(pod.key == key and asks_no_launch(pod) for pod in snapshot.view.pods):
+            return Together()
+        known = snapshot.policy(GangInput)
+        for members in waiting_gangs(snapshot.view, known.known, snapshot.now) if known is not None else ():
+            keys = frozenset(pod.key for pod in members.waiting)
+            if key in keys:
+                return Together() if members.gang.problem else Together(keys, members.needed)
+        return None
 
     def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:  # noqa: ARG002 - none of it leaves
         """Return the gangs that wait, and the requests."""

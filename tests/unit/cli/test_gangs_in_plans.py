@@ -34,6 +34,17 @@ def test_a_gang_in_files_has_all_or_nothing(tmp_path: Path, shiplap: Shiplap) ->
     assert "again every minute" not in short
 
 
+def test_explain_names_the_smallest_change_for_the_whole_gang(tmp_path: Path, shiplap: Shiplap) -> None:
+    given = arguments(tmp_path, 1, *(item | {"spec": pod("x", "5")["spec"]} for item in members()))
+    page = shiplap.page("explain", "pod", "web/train-1", *given[1:], code=1)
+    assert "short by at least 2 nodes in all under the limit of NodePool default; " in page
+    change = "smallest change: raise the nodes limit of pool default from 1 to 3 → large"
+    assert change in page
+    assert "with 3 that start together" in page
+    waits = shiplap.page("explain", "pod", "web/train-1", *arguments(tmp_path, 9, *members(total=4))[1:], code=1)
+    assert "smallest change" not in waits
+
+
 def test_of_an_install_it_is_said_when_a_gang_is_planned_again() -> None:
     short = snapshot(*gang(size=4, minimum=3), nodes=2)
     lines = [*VIEW.of_plan(replace(short, install="shiplap"), plan(short))]
