@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from shiplap import __version__
 from tests.registries import leave_out_if_unreachable
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +75,7 @@ def test_it_starts_the_command_as_a_user_whose_number_is_not_roots() -> None:
 def test_it_copies_the_wheel_and_is_given_nothing_else() -> None:
     (copied,) = of("COPY")
     source, folder = copied.split()
-    wheel = f"dist/{PROJECT['name']}-0.1.0-py3-none-any.whl"
+    wheel = f"dist/{PROJECT['name']}-{__version__}-py3-none-any.whl"
     assert fnmatch(wheel, source)
     assert any(f"{folder}*.whl" in command and f"rm -r {folder.rstrip('/')}" in command for command in of("RUN"))
     ignored, *let_through = (ROOT / ".dockerignore").read_text().split()

@@ -1,3 +1,3 @@
 """Shiplap: an event-driven, serverless node provisioner for Kubernetes on AWS."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
