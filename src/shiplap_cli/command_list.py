@@ -12,14 +12,14 @@ from shiplap_cli import policies
 from shiplap_cli.command_entry import CommandEntry
 
 
-def _of_policies() -> dict[str, CommandEntry]:
-    """Return the commands below `status` that optional features add in `shiplap_cli.policies.<name>_commands`.
+def _of_policies(below: str) -> dict[str, CommandEntry]:
+    """Return the commands that optional features add below another, which `shiplap_cli.policies.<name>_commands` lists.
 
     The files are listed, because the registry of features would have every command wait for the scheduler's modules.
     """
     names = sorted(found.name for found in iter_modules(policies.__path__) if found.name.endswith("_commands"))
     modules = (import_module(f"{policies.__name__}.{name}") for name in names)
-    return {word: entry for module in modules for word, entry in module.STATUS.items()}
+    return {word: entry for module in modules for word, entry in getattr(module, below.upper(), {}).items()}
 
 
 _CAPACITY = {
@@ -72,6 +72,7 @@ _EXPLAIN = {
         answers="YieldsByType",
         asks_aws=False,
     ),
+    **_of_policies("explain"),
 }
 
 _INSTALL = {
@@ -137,7 +138,7 @@ _STATUS = {
     "fleet": CommandEntry(
         "All clusters of all installs on one screen.", "status.fleet:fleet", answers="fleet_document:FleetDocument"
     ),
-    **_of_policies(),
+    **_of_policies("status"),
 }
 
 COMMANDS = {

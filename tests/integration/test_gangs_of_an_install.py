@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from shiplap.policies.gangs.gangs_settings import WHOLE, GangSettings
@@ -94,3 +95,19 @@ def test_requests_are_asked_for_where_they_are_served_only(live: LiveInstall) ->
             if serves
             else asked.isdisjoint({"provisioningrequests", "podtemplates"})
         )
+
+
+def test_a_request_of_an_install_is_explained_beside_one_that_cannot_be_read(live: LiveInstall) -> None:
+    with_a_request(live, 3)
+    stored = live.http.api.list("provisioningrequests").items[0]
+    live.http.api.create(
+        "provisioningrequests",
+        {"metadata": {**stored["metadata"], "name": "odd", "uid": "odd"}, "spec": {"podSets": 7}},
+    )
+    found = live.says("explain provisioningrequest web/train", "--cluster", "blue", code=1)
+    assert (found["state"], found["pods"]) == ("waits", 3)
+    assert found["message"].startswith("0 of 3 members would have a place")
+    assert found["nextTry"]
+    live.settings = replace(live.settings, policies=chosen(GangSettings(WHOLE)))
+    with pytest.raises(AssertionError, match="no install that serves them was asked"):
+        live.says("explain provisioningrequest web/train", "--cluster", "blue")

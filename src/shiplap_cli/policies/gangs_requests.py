@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput
-from shiplap.kubernetes.names import has_no_object, stands_for
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.names import has_no_object, namespaced_name, stands_for
+from shiplap.kubernetes.objects import Pod, PodTemplateSpec
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.files.documents import Document
 from shiplap.policies.gangs.gang_membership import REQUEST
@@ -18,10 +19,12 @@ from shiplap.policies.gangs.provisioning_requests import (
     CHECK_CAPACITY,
     CLASS,
     REQUEST_KIND,
+    CapacityRequest,
     KnownTemplates,
     ProvisioningRequest,
     RequestTemplate,
     capacity_request,
+    named_templates,
 )
 from shiplap.policies.gangs.whole_gangs import served_pods
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
@@ -71,6 +74,41 @@ def requests_of_files(objects: FeatureObjects, now: float) -> KnownRequests:
     return known
 
 
+def request_named(objects: FeatureObjects, name: str, now: float, template_wait_s: float) -> CapacityRequest:
+    """Return one request, whatever others are like. Files that do not say when it was made have it made now.
+
+    Raises InvalidInput: there is none of this name, or it cannot be read.
+    """
+    asked = tuple(name.split("/", 1)) if "/" in name else ("default", name)
+    named = [(_name_of(each), each) for each in objects.documents if each.data.get("kind") == REQUEST_KIND]
+    document = next((each for known, each in named if known == asked), None)
+    if document is None:
+        near = get_close_matches(namespaced_name(*asked), [namespaced_name(*known) for known, _ in named], cutoff=0.4)
+        known = f"did you mean {', '.join(near)}?" if near else f"there are {len(named)}"
+        raise InvalidInput("provisioningrequest", f"there is no ProvisioningRequest {namespaced_name(*asked)}; {known}")
+    item = typed_object(document, ProvisioningRequest)
+    meta = item.metadata
+    item = replace(item, metadata=replace(meta, creation_timestamp=meta.creation_timestamp or rfc3339(now)))
+    return capacity_request(item, _readable_templates(objects, named_templates([item])), now, template_wait_s)
+
+
+def _readable_templates(objects: FeatureObjects, wanted: Collection[tuple[str, str]]) -> KnownTemplates:
+    items, unreadable = dict[tuple[str, str], PodTemplateSpec](), dict[tuple[str, str], str]()
+    for document in objects.documents:
+        if document.data.get("kind") == POD_TEMPLATE and (name := _name_of(document)) in wanted:
+            try:
+                items[name] = typed_object(document, RequestTemplate).template
+            except InvalidInput as error:
+                unreadable[name] = error.reason
+    return KnownTemplates(items, unreadable)
+
+
+def _name_of(document: Document) -> tuple[str, str]:
+    meta = document.data.get("metadata")
+    fields = meta if isinstance(meta, Mapping) else {}
+    return str(fields.get("namespace") or "default"), str(fields.get("name", ""))
+
+
 def templates_of(documents: Sequence[Document]) -> KnownTemplates:
     """Return the PodTemplates among documents. Raises InvalidInput."""
     found = [typed_object(each, RequestTemplate) for each in documents if each.data.get("kind") == POD_TEMPLATE]
@@ -102,16 +140,20 @@ class PlanInWords(NamedTuple):
             return "no new node"
         return f"{counted(len(claims), 'new node')} for {dollars(self.money.of_launches(claims))} an hour"
 
+    def reason(self, pod: Pod, gang: str) -> str:
+        """Return why nothing is launched for the gang or request of a pod."""
+        return self.told.get(pod.key, "").removeprefix(f"nothing is launched for gang {gang}: ")
+
     def not_launched(self, pod: Pod, gang: str) -> str:
-        """Return why nothing is launched for the gang or request of a pod, and when it is planned again."""
-        why = self.told.get(pod.key, "").removeprefix(f"nothing is launched for gang {gang}: ")
-        return f"nothing is launched: {why}" + ("; it is planned again every minute" if self.again else "")
+        """Return the same as a part of a line, and when it is planned again."""
+        again = "; it is planned again every minute" if self.again else ""
+        return f"nothing is launched: {self.reason(pod, gang)}{again}"
 
 
 def request_lines(view: ClusterView, words: PlanInWords) -> Iterator[str]:
     """Yield what a plan has for each request."""
     served = served_pods(words.plan)
-    for name, pods in _by_request(view).items():
+    for name, pods in pods_by_request(view).items():
         waiting = [pod for pod in pods if not pod.spec.node_name]
         if not waiting:
             nodes = len({pod.spec.node_name for pod in pods})
@@ -140,11 +182,11 @@ def request_documents(view: ClusterView) -> list[dict[str, Any]]:
             "pods": len(pods),
             "booked": sum(bool(pod.spec.node_name) for pod in pods),
         }
-        for pods in _by_request(view).values()
+        for pods in pods_by_request(view).values()
     ]
 
 
-def _by_request(view: ClusterView) -> dict[str, list[Pod]]:
+def pods_by_request(view: ClusterView) -> dict[str, list[Pod]]:
     """Return the pods of each request, by its kind and name. Those of requests that cannot be read have no class."""
     found: dict[str, list[Pod]] = {}
     for pod in view.pods:
