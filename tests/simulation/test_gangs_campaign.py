@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from shiplap_lab.judge.promises import Promise
+from shiplap_lab.policies.gangs_play import MUTANTS
 from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation.chaos import draw_faults
+from shiplap_lab.simulation.mutants import planted
 from shiplap_lab.simulation.run import Simulation
 
 pytestmark = pytest.mark.thorough
@@ -31,3 +34,31 @@ def test_requests_under_faults_are_answered_and_end() -> None:
     for request in play.scenario.provisioning_requests:
         assert f"asks for {request.name}-1" in told
         assert f"ends {request.name}-" in told
+
+
+FOUND = {
+    "plans provisioned requests anew": "was provisioned, and is not any more",
+    "books for a minute": "its booking has ended before its time",
+    "books for hours": "was to end its booking",
+    "books a part": "is provisioned with room for 3 of 4 pods",
+    "books before nodes come": ", which does not exist",
+    "gives booked room away": ", which leaves: ",
+    "asks for requests twice": "asks for 4 pods, and has room launched for",
+    "plans no request": "while there was room for it",
+    "keeps what was booked": "has been paid for without a pod for",
+}
+"""What the judge says of each planted defect: one for each of its rules."""
+
+
+def test_every_planted_defect_of_gangs_has_its_rule() -> None:
+    assert FOUND.keys() == MUTANTS.keys()
+
+
+@pytest.mark.parametrize("mutant", ["", *FOUND])
+def test_the_judge_notices_planted_defects_of_requests_and_nothing_else(mutant: str) -> None:
+    with planted(mutant):
+        outcome = Simulation(load("gangs-requests"), 1, (), 0.8).play()
+
+    promise = Promise.GANGS if mutant == "keeps what was booked" else Promise.REQUESTS
+    assert [found.promise for found in outcome.violations[:1]] == ([promise] if mutant else [])
+    assert all(FOUND[mutant] in found.detail for found in outcome.violations[:1])
