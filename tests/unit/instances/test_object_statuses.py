@@ -383,6 +383,22 @@ class TestNodeClass:
         found = Cluster(changed(EC2_NODE_CLASS, "spec.role", "other")).conditions("EC2NodeClass")
         assert found == dict.fromkeys(("Ready", "ValidationSucceeded"), ("False", "EC2NodeClassValidationFailed"))
 
+    @pytest.mark.parametrize(
+        ("family", "kubelet", "reason"),
+        [
+            ("AL2023", {"imageGCLowThresholdPercent": -10}, "InvalidKubeletConfiguration"),
+            ("AL2023", {"kubeReserved": 3}, "InvalidKubeletConfiguration"),
+            ("AL2023", {"maxPods": "min(110,"}, "KubeletExpressionInvalid"),
+            ("AL2023", {"kubeReserved": {"cpu": "vcpus *"}}, "KubeletExpressionInvalid"),
+            ("Bottlerocket", {"registryPullQPS": 10}, "UnsupportedKubeletConfiguration"),
+        ],
+    )
+    def test_with_kubelet_settings_that_are_refused(self, family: str, kubelet: dict[str, Any], reason: str) -> None:
+        terms = [{"alias": f"{family.lower()}@latest"}]
+        written = changed(changed(EC2_NODE_CLASS, "spec.kubelet", kubelet), "spec.amiSelectorTerms", terms)
+        found = Cluster(written).conditions("EC2NodeClass")
+        assert found == dict.fromkeys(("Ready", "ValidationSucceeded"), ("False", reason))
+
 
 class TestWrites:
     def test_nothing_is_written_twice(self) -> None:

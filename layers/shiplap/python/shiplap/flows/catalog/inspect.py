@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from typing import Any
 
 import msgspec
 
@@ -32,10 +31,8 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import PODS
 from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
 from shiplap.manifests.decoding import field_name
-from shiplap.manifests.expressions import is_expression
 from shiplap.manifests.nodeclaim import ClaimPlan, NodeClaim
-from shiplap.manifests.validation.ami_rules import CUSTOM
-from shiplap.manifests.validation.kubelet_rules import kubelet_problems
+from shiplap.manifests.validation.kubelet_rules import first_kubelet_problem
 from shiplap.manifests.validation.user_data_rules import LIMIT_BYTES
 from shiplap.settings import ClusterSettings
 
@@ -186,8 +183,9 @@ def _types(
     settings: ClusterSettings, node_class: EC2NodeClass, found: ResolvedNodeClass, catalog: Catalog
 ) -> tuple[tuple[InstanceType, ...], list[NodeClassProblem]]:
     """Return the types that the EC2NodeClass can launch, or why its kubelet settings cannot be read or worked out."""
-    if problem := _kubelet_problem(node_class):
-        return (), [problem]
+    if wrong := first_kubelet_problem(node_class):
+        reason, (path, text) = wrong
+        return (), [NodeClassProblem(nodeclass_status.VALIDATION, reason, f"{field_name(path)}: {text}")]
     try:
         types = remembered_types(
             catalog, node_class, cluster_setting(settings, ()), resolved=found, learned=(), unavailable=()
@@ -200,22 +198,6 @@ def _types(
         text = f"none of the {len(catalog.types)} instance types of {catalog.region} meets the requirements of an AMI"
         return (), [NodeClassProblem(nodeclass_status.AMIS, "NoInstanceTypes", text)]
     return types, []
-
-
-def _kubelet_problem(node_class: EC2NodeClass) -> NodeClassProblem | None:
-    """The first thing that is wrong with the kubelet settings themselves, for any type."""
-    spec = node_class.spec
-    for_any = msgspec.structs.replace(node_class, spec=msgspec.structs.replace(spec, ami_family=CUSTOM))
-    wrong_anyway = set(kubelet_problems(for_any))
-    for path, text in kubelet_problems(node_class):
-        value: Any = spec.kubelet
-        for step in path[2:]:
-            value = value[step]
-        reason = "KubeletExpressionInvalid" if is_expression(value) else "InvalidKubeletConfiguration"
-        if (path, text) not in wrong_anyway:
-            reason = "UnsupportedKubeletConfiguration"
-        return NodeClassProblem(nodeclass_status.VALIDATION, reason, f"{field_name(path)}: {text}")
-    return None
 
 
 def _user_data(

@@ -210,7 +210,7 @@ class _Known:
         now: float = 0.0,
     ) -> None:
         self.manifests: Manifests = live.manifests
-        self.refused = {(item.kind, item.namespace, item.name): item.reasons for item in live.refused}
+        self.refused = {(item.kind, item.namespace, item.name): item for item in live.refused}
         self.classes = {item.name: item for item in (inspected.node_classes if inspected else ())}
         self.resources, self.registered = _resources_by_pool(nodes)
         written = {(item.metadata.namespace, item.metadata.name): item for item in live.manifests.capacity_buffers}
@@ -224,10 +224,11 @@ class _Known:
     def validation(self, kind: str, metadata: Mapping[str, Any]) -> Condition:
         """Return the condition that shows whether an object validates."""
         name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
-        reasons = self.refused.get((kind, namespace, name), ())
-        if reasons:
-            return Condition(VALIDATION, FALSE, f"{kind}ValidationFailed", "; ".join(reasons)[:_LONGEST_MESSAGE])
-        return Condition(VALIDATION, TRUE)
+        refused = self.refused.get((kind, namespace, name))
+        if refused is None:
+            return Condition(VALIDATION, TRUE)
+        reason = refused.condition_reason or f"{kind}ValidationFailed"
+        return Condition(VALIDATION, FALSE, reason, "; ".join(refused.reasons)[:_LONGEST_MESSAGE])
 
     def is_unplanned_buffer(self, item: RawObject) -> bool:
         """True if the object is a valid CapacityBuffer that no plan has seen, or that is being deleted."""
@@ -270,7 +271,7 @@ def _class_condition(known: _Known, name: str) -> Condition:
     if written is None:
         refused = known.refused.get((NODE_CLASS, "", name))
         if refused:
-            return Condition(NODE_CLASS_READY, FALSE, "NodeClassNotReady", f"EC2NodeClass {name}: {refused[0]}")
+            return Condition(NODE_CLASS_READY, FALSE, "NodeClassNotReady", f"EC2NodeClass {name}: {refused.reasons[0]}")
         return Condition(NODE_CLASS_READY, FALSE, "NodeClassNotFound", f"there is no EC2NodeClass {name}")
     if status is None:
         return Condition(

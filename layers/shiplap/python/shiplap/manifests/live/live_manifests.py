@@ -11,12 +11,16 @@ SETTLED_S = 60.0
 
 
 class RefusedManifest(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
-    """An object that nothing is made from, and why: each reason names a field."""
+    """An object that nothing is made from, and why: each reason names a field.
+
+    `condition_reason` is what Karpenter's condition ValidationSucceeded has for the first of them, where it has one.
+    """
 
     kind: str
     name: str
     namespace: str = ""
     reasons: tuple[str, ...] = ()
+    condition_reason: str = ""
 
 
 class ObservedManifest(msgspec.Struct, frozen=True, omit_defaults=True, order=True):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY
 from shiplap.manifests import expressions, times
@@ -171,6 +172,22 @@ def kubelet_problems(node_class: EC2NodeClass) -> Iterator[Problem]:
         yield from _reserved(kubelet)
         yield from _evictions(kubelet)
         yield from _family_limits(kubelet, ami_family(node_class.spec))
+
+
+def first_kubelet_problem(node_class: EC2NodeClass) -> tuple[str, Problem] | None:
+    """The first problem of the kubelet map, with the reason that ValidationSucceeded gives for it in Karpenter."""
+    for_any = replace(node_class, spec=replace(node_class.spec, ami_family=CUSTOM))
+    wrong_anyway = set(kubelet_problems(for_any))
+    for path, text in kubelet_problems(node_class):
+        value: Any = node_class.spec.kubelet
+        for step in path[2:]:
+            value = value.get(step) if isinstance(value, Mapping) else None
+        is_of_expression = isinstance(value, str) and expressions.is_expression(value)
+        reason = "KubeletExpressionInvalid" if is_of_expression else "InvalidKubeletConfiguration"
+        if (path, text) not in wrong_anyway:
+            reason = "UnsupportedKubeletConfiguration"
+        return reason, (path, text)
+    return None
 
 
 def _durations(kubelet: Mapping[str, Any]) -> Iterator[Problem]:

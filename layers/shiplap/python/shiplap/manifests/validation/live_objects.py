@@ -6,7 +6,7 @@ made from an object that is being deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -17,6 +17,7 @@ from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.decoding import Problem, field_name
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.live.live_manifests import LiveManifests, ObservedManifest, RefusedManifest
+from shiplap.manifests.validation.kubelet_rules import first_kubelet_problem
 from shiplap.manifests.validation.manifest_check import Manifest, check_object, sorted_manifests
 
 NODE_CLASS_GROUP, NODE_CLASS_KIND = "karpenter.k8s.aws", "EC2NodeClass"
@@ -33,6 +34,7 @@ class CheckedManifest(msgspec.Struct, frozen=True):
     manifest: Manifest | None
     observed: ObservedManifest
     reasons: tuple[str, ...] = ()
+    condition_reason: str = ""
 
 
 def is_of_other_provider(node_pool: RawObject) -> bool:
@@ -53,7 +55,13 @@ def check_live_object(data: RawObject, allowed: AllowedResources) -> CheckedMani
     if isinstance(manifest, EC2NodeClass):
         problems += allowed.problems_of(manifest)
     reasons = tuple(f"{field_name(path)}: {reason}" if path else reason for path, reason in problems)
-    return CheckedManifest(manifest, observed, reasons)
+    return CheckedManifest(manifest, observed, reasons, _condition_reason(manifest, problems))
+
+
+def _condition_reason(manifest: Manifest | None, problems: Sequence[Problem]) -> str:
+    """Karpenter's word for the first problem, if it is one of the kubelet's settings."""
+    wrong = first_kubelet_problem(manifest) if problems and isinstance(manifest, EC2NodeClass) else None
+    return wrong[0] if wrong is not None and wrong[1][0] == problems[0][0] else ""
 
 
 def _as_written(data: RawObject) -> RawObject:
@@ -77,7 +85,9 @@ def live_manifests(checked: Iterable[CheckedManifest]) -> LiveManifests:
     return LiveManifests(
         manifests=sorted_manifests(manifest for manifest in usable if manifest is not None),
         refused=tuple(
-            RefusedManifest(item.observed.kind, item.observed.name, item.observed.namespace, item.reasons)
+            RefusedManifest(
+                item.observed.kind, item.observed.name, item.observed.namespace, item.reasons, item.condition_reason
+            )
             for item in items
             if item.reasons
         ),
