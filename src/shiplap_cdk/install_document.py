@@ -22,6 +22,7 @@ from shiplap.manifests.decoding import Path as Where
 from shiplap.manifests.files.documents import TEMPLATE_SIGN, Document, read_documents, read_text, text_of
 from shiplap.manifests.files.loading import ManifestReport, inspect_documents
 from shiplap.manifests.files.manifest_folders import FoundDocuments, find_documents
+from shiplap.manifests.live.allowed_resources import is_public_parameter
 from shiplap.manifests.validation.nodeclass_rules import is_role_name, not_a_role
 from shiplap.policies.policy_settings import chosen
 from shiplap.regions import exists
@@ -103,7 +104,7 @@ class ServedCluster(msgspec.Struct, frozen=True):
         terms = [term for item in self.settings.manifests.node_classes for term in item.spec.ami_selector_terms]
         names = {term.ssm_parameter.removeprefix("/") for term in terms}
         names |= {name.removeprefix("/") for name in self.document.image_parameters}
-        return frozenset(name for name in names if name and not name.startswith("aws/service/"))
+        return frozenset(name for name in names if name and not is_public_parameter(name))
 
     @property
     def volume_keys(self) -> frozenset[str]:

@@ -46,6 +46,11 @@ OF_B: dict[str, tuple[str, Any, str]] = {
         [{"ssmParameter": "arn:aws:ssm:eu-west-1:222222222222:parameter/a/image"}],
         "spec.amiSelectorTerms[0].ssmParameter",
     ),
+    "image parameter of an account with a public name": (
+        "amiSelectorTerms",
+        [{"ssmParameter": "arn:aws:ssm:eu-west-1:222222222222:parameter/aws/service/image"}],
+        "spec.amiSelectorTerms[0].ssmParameter",
+    ),
     "image owner": ("amiSelectorTerms", [{"name": "b-*", "owner": "222222222222"}], "spec.amiSelectorTerms[0].owner"),
     "volume key": ("blockDeviceMappings", volume(kmsKeyID="alias/b"), "spec.blockDeviceMappings[0].ebs.kmsKeyID"),
     "volume key of another account": (
@@ -108,6 +113,10 @@ ALLOWED: dict[str, tuple[str, Any]] = {
     "instance profile": ("", {**WITHOUT_ROLE, "instanceProfile": "a-profile"}),
     "image parameter": ("amiSelectorTerms", [{"ssmParameter": "a/image"}]),
     "public parameter": ("amiSelectorTerms", [{"ssmParameter": "/aws/service/eks/optimized-ami/1.33/image_id"}]),
+    "public parameter by ARN": (
+        "amiSelectorTerms",
+        [{"ssmParameter": "arn:aws:ssm:us-east-1::parameter/aws/service/eks/optimized-ami/1.33/image_id"}],
+    ),
     "image owner": ("amiSelectorTerms", [{"name": "a-*", "owner": "111111111111"}]),
     "volume key": ("blockDeviceMappings", volume(kmsKeyID="alias/a")),
     "default key": ("blockDeviceMappings", volume()),

@@ -6,6 +6,7 @@ clusters of an install: without this list, whoever writes to one cluster could l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -16,7 +17,8 @@ from shiplap.manifests.decoding import Path, Problem
 RESERVED_TAG_PREFIXES = ("shiplap.dev/", "aws:", "eks:", "kubernetes.io/cluster/")
 """Keys of tags by which installs, AWS and cluster tools recognise what is theirs."""
 
-_PUBLIC_PARAMETERS = "aws/service/"
+_PUBLIC_PARAMETER = re.compile(r"(arn:[^:]*:ssm:[^:]*::parameter)?/?aws/service/")
+"""AWS's own parameters, by name or by an ARN, which has no account."""
 
 
 class AllowedResources(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,7 +61,7 @@ class AllowedResources(msgspec.Struct, frozen=True, omit_defaults=True):
         for number, term in enumerate(terms):
             where: Path = ("spec", "amiSelectorTerms", number)
             name = _parameter(term.ssm_parameter)
-            if name and not name.startswith(_PUBLIC_PARAMETERS) and name not in allowed:
+            if name and not is_public_parameter(name) and name not in allowed:
                 yield (*where, "ssmParameter"), _refusal(name, "imageParameters", self.image_parameters)
             if term.owner and self.image_owners and term.owner not in self.image_owners:
                 yield (*where, "owner"), _refusal(term.owner, "imageOwners", self.image_owners)
@@ -113,6 +115,11 @@ def _refusal(name: str, setting: str, allowed: Sequence[str]) -> str:
 
 def _prefix_length(key: str) -> int:
     return max(len(prefix) for prefix in RESERVED_TAG_PREFIXES if key.startswith(prefix))
+
+
+def is_public_parameter(name: str) -> bool:
+    """True of a name or an ARN of an SSM parameter that AWS publishes for all accounts."""
+    return _PUBLIC_PARAMETER.match(name) is not None
 
 
 def _parameter(name: str) -> str:
