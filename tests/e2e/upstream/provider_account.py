@@ -84,13 +84,18 @@ def _make_network(world: World) -> None:
 
 
 def _make_cluster(world: World, network: seed.ClusterVpc) -> None:
-    """The cluster as EKS describes it; moto does not look up the VPC of its subnets."""
+    """The cluster as EKS describes it, in place of that of a world before: moto keeps it as long as the process runs.
+
+    Moto does not look up the VPC of its subnets.
+    """
+    clusters = eks_backends[ACCOUNT][REGION].clusters
+    clusters.pop(CLUSTER, None)
     subnets = list(network.subnets.values())
     role = f"arn:aws:iam::{ACCOUNT}:role/eks"
     world.aws.client("eks", world.ec2.url).create_cluster(
         name=CLUSTER, roleArn=role, resourcesVpcConfig={"subnetIds": subnets}
     )
-    eks_backends[ACCOUNT][REGION].clusters[CLUSTER].resources_vpc_config["vpcId"] = network.vpc_id
+    clusters[CLUSTER].resources_vpc_config["vpcId"] = network.vpc_id
 
 
 def _register_images(world: World) -> None:
