@@ -71,8 +71,18 @@ class Together(NamedTuple):
         return sum(pod.key in self.members for place in places for pod in place.pods) >= self.needed > 0
 
 
+class Standing(NamedTuple):
+    """What a feature counts in a cluster, and a line on each of what it counts."""
+
+    counts: Mapping[str, int]
+    lines: Sequence[str]
+
+
 class PolicyView:
     """One feature on the command line. `shiplap_cli.policies.<name>_view` holds one as VIEW."""
+
+    has_standing: ClassVar[bool] = False
+    """True if `standing` may have something to say."""
 
     unread: ClassVar[Mapping[str, Unread]] = {}
     """What a note says of each port of the feature that refuses to be read, by the name of its `PolicyPort`."""
@@ -128,6 +138,10 @@ class PolicyView:
     def of_waiting(self, view: ClusterView, now: float) -> Mapping[str, str]:
         """Return what pods wait for together, in words, by the key of each pod."""
         return {}
+
+    def standing(self, snapshot: Snapshot, plan: Plan) -> Standing | None:
+        """Return what there is to say of a cluster in `shiplap status`, by its newest decision; None for nothing."""
+        return None
 
     def together(self, snapshot: Snapshot, key: str) -> Together | None:
         """Return the pods with which the pod `namespace/name` waits for places; None for a pod that waits alone."""

@@ -150,6 +150,12 @@ class PlanInWords(NamedTuple):
         return f"nothing is launched: {self.reason(pod, gang)}{again}"
 
 
+def waiting_request_lines(view: ClusterView, words: PlanInWords) -> Iterator[str]:
+    """Yield what a plan has for each request that is not provisioned yet."""
+    waiting = tuple(pod for pod in view.pods if not pod.spec.node_name)
+    return request_lines(ClusterView(pods=waiting), words)
+
+
 def request_lines(view: ClusterView, words: PlanInWords) -> Iterator[str]:
     """Yield what a plan has for each request."""
     served = served_pods(words.plan)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.names import has_no_object
 from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.files.documents import Document
 from shiplap.policies.gangs.gang import GangMembers, KnownGangs, PodGroupFacts
 from shiplap.policies.gangs.gang_input import GangInput
@@ -33,8 +34,9 @@ from shiplap_cli.policies.gangs_requests import (
     request_documents,
     request_lines,
     requests_of_files,
+    waiting_request_lines,
 )
-from shiplap_cli.policy_views import AskedByObjects, FeatureObjects, OptionalKind, PolicyView, Together
+from shiplap_cli.policy_views import AskedByObjects, FeatureObjects, OptionalKind, PolicyView, Standing, Together
 
 if TYPE_CHECKING:
     from shiplap.manifests.custom_resources import NodePool
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 class GangsView(PolicyView):
     """Plans gangs as a whole where pods or files say that they are gangs, and tells of each that waits."""
+
+    has_standing: ClassVar[bool] = True
 
     kinds: ClassVar[frozenset[str]] = frozenset({KIND, PRIORITY_CLASS, REQUEST_KIND, POD_TEMPLATE})
 
@@ -100,6 +104,19 @@ class GangsView(PolicyView):
         return {
             pod.key: _in_words(members) for members in waiting_gangs(view, KnownGangs(), now) for pod in members.waiting
         }
+
+    def standing(self, snapshot: Snapshot, plan: Plan) -> Standing | None:
+        """Return how many gangs and requests wait, and the requests that are booked, each with its next time."""
+        words, known = PlanInWords.of(snapshot, plan), snapshot.policy(GangInput)
+        gangs, waiting = _waiting(snapshot), [*waiting_request_lines(snapshot.view, words)]
+        states = (known.known.requests or ()) if known is not None else ()
+        booked = [state for state in states if state.booked_until > snapshot.now]
+        counts = {"gangsWaiting": len(gangs), "requestsWaiting": len(waiting), "requestsBooked": len(booked)}
+        lines = [f"gang {_line(members, words).strip()}" for members in gangs] + [each.strip() for each in waiting]
+        lines += [
+            f"{REQUEST_KIND} {each.namespace}/{each.name}: booked until {rfc3339(each.booked_until)}" for each in booked
+        ]
+        return Standing(counts, lines) if lines else None
 
     def together(self, snapshot: Snapshot, key: str) -> Together | None:
         """Return the members of a gang that wait; no change helps a gang with a problem, or a check of capacity."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import UNSET, UnsetType
 from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
@@ -94,12 +95,15 @@ def _resting(metrics: InstallMetrics) -> Table:
 
 
 class ClusterStatusDocument(Printed, frozen=True):
+    """A cluster; `features` are the names of the optional features that are on."""
+
     cluster: str
     region: str
     checked_at: str
     age_seconds: int
     node_classes: tuple[NodeClassStatus, ...]
     pools: tuple[PoolStatus, ...]
+    features: tuple[str, ...] | UnsetType = UNSET
 
 
 class CatalogDocument(Printed, frozen=True):

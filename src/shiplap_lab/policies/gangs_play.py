@@ -11,9 +11,10 @@ from shiplap.flows.policies import gangs_inputs, gangs_policy
 from shiplap.kubernetes.objects import Node, ObjectMeta, Pod
 from shiplap.policies.gangs import known_requests, provisioning_requests, request_conditions
 from shiplap.policies.gangs.gangs_settings import WHOLE, GangSettings
+from shiplap.policies.gangs.known_requests import pods_of_requests
 from shiplap.policies.gangs.provisioning_requests import BOOKED_S, CapacityRequest, ProvisioningRequest
-from shiplap.policies.gangs.request_conditions import RequestOutcome
-from shiplap.policies.gangs.requested_pods import Booking
+from shiplap.policies.gangs.request_conditions import RequestOutcome, outcomes
+from shiplap.policies.gangs.requested_pods import Booking, booking_details, waiting_pods
 from shiplap.policies.policy_settings import PolicySettings
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap_lab.scenarios.scenario import Scenario
@@ -45,20 +46,18 @@ def _books_for_hours() -> Patches:
 
 def _books_a_part() -> Patches:
     """The status leaves out one of the places that are booked."""
-    details = request_conditions.booking_details
 
     def act(booking: Booking) -> dict[str, str]:
-        return details(dict(sorted(booking.items())[1:]))
+        return booking_details(dict(sorted(booking.items())[1:]))
 
     return [(request_conditions, "booking_details", act)]
 
 
 def _books_before_nodes_come() -> Patches:
     """A request is provisioned as soon as its nodes are launched."""
-    found = gangs_inputs.outcomes
 
     def act(plan: Plan, nodes: Iterable[Node]) -> dict[str, RequestOutcome]:
-        return found(plan, [*nodes, *(Node(ObjectMeta(place.name)) for place in plan.existing_nodes)])
+        return outcomes(plan, [*nodes, *(Node(ObjectMeta(place.name)) for place in plan.existing_nodes)])
 
     return [(gangs_inputs, "outcomes", act), (request_conditions, "_is_in_service", lambda _: True)]
 
@@ -70,10 +69,9 @@ def _gives_booked_room_away() -> Patches:
 
 def _asks_twice() -> Patches:
     """Twice as many pods are planned as a request has."""
-    waiting = known_requests.waiting_pods
 
     def act(request: CapacityRequest, consumers: Sequence[Pod]) -> Iterator[Pod]:
-        for pod in waiting(request, consumers):
+        for pod in waiting_pods(request, consumers):
             yield pod
             meta = pod.metadata
             yield replace(pod, metadata=replace(meta, name=f"{meta.name}00", uid=f"{meta.uid}00"))
@@ -88,7 +86,7 @@ def _plans_no_request() -> Patches:
 
 def _keeps_what_was_booked() -> Patches:
     """Room stays booked, and its nodes stay, when the booking is over."""
-    pods_of_requests, kept = gangs_policy.pods_of_requests, dict[str, Pod]()
+    kept: dict[str, Pod] = {}
 
     def act(*given: Any) -> list[Pod]:
         found = pods_of_requests(*given)

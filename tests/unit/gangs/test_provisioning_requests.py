@@ -276,3 +276,16 @@ def test_a_pod_names_its_request_by_either_annotation_and_none_by_an_empty_one()
 def test_a_deadline_of_nothing_is_none(text: str | None, lasts_s: float) -> None:
     made = request(2, parameters={} if text is None else {"ValidUntilSeconds": text})
     assert (made.problem, made.valid_until) == (None, BORN + lasts_s)
+
+
+@pytest.mark.parametrize(
+    ("of", "conditions", "until"),
+    [
+        (ATOMIC_SCALE_UP, {"Provisioned": ("True", BORN_AT)}, BORN + BOOKED_S),
+        (ATOMIC_SCALE_UP, {"Provisioned": ("False", BORN_AT)}, 0.0),
+        (ATOMIC_SCALE_UP, {"Provisioned": ("True", BORN_AT), "BookingExpired": ("True", BORN_AT)}, 0.0),
+        ("queued-provisioning.gke.io", {"Provisioned": ("True", BORN_AT)}, 0.0),
+    ],
+)
+def test_the_end_of_a_booking_of_ours_is_known(of: str, conditions: dict[str, tuple[str, str]], until: float) -> None:
+    assert state_of(request(2, of=of, conditions=conditions).item).booked_until == until

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import UNSET
+from msgspec.structs import replace
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +24,7 @@ from shiplap.instances.catalog.resolved_nodeclass import FAILED_STATES, UPCOMING
 from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap_cli.commands.status.recorded_standings import Standings, read_standings, standings_page
 from shiplap_cli.installs.find_install import STACK, Bucket, DeployedInstall, Dev, Stack, find_install
 from shiplap_cli.installs.install_metrics import InstallMetrics, gather_metrics, queues_of
 from shiplap_cli.joined_documents import joined, joined_type
@@ -50,7 +53,7 @@ class RedrivenQueue(Printed, frozen=True):
     malformed: int
 
 
-StatusAnswer = joined_type(StatusDocument, InstallMetrics)
+StatusAnswer = joined_type(StatusDocument, InstallMetrics, Standings)
 RedriveAnswer = dict[str, RedrivenQueue]
 
 
@@ -95,7 +98,13 @@ def status(
         from shiplap_cli.render.openmetrics import openmetrics_text, write_openmetrics  # noqa: PLC0415 - asked for seldom
 
         write_openmetrics(openmetrics, openmetrics_text(document, metrics))
-    emit(joined(document, metrics), output, lambda: Group(*spaced([*_status_tables(document), *metrics_page(metrics)])))
+    standings, unread = read_standings(install, document.clusters, time.time())
+    metrics = replace(metrics, unseen=(*metrics.unseen, *unread))
+
+    def page() -> RenderableType:
+        return Group(*spaced([*_status_tables(document), *standings_page(standings), *metrics_page(metrics)]))
+
+    emit(joined(document, metrics, standings), output, page)
     classes = [item for each in document.clusters for item in each.node_classes]
     return 0 if classes and all(item.ready.status == nodeclass_status.TRUE for item in classes) else 1
 
@@ -148,7 +157,13 @@ def _chosen_clusters(known: InstallStatus, name: str) -> Sequence[ClusterStatus]
 def _cluster_document(known: ClusterStatus, now: float) -> ClusterStatusDocument:
     age = int(now - known.checked_at)
     return ClusterStatusDocument(
-        known.cluster, known.region, rfc3339(known.checked_at), age, known.node_classes, known.pools
+        known.cluster,
+        known.region,
+        rfc3339(known.checked_at),
+        age,
+        known.node_classes,
+        known.pools,
+        known.features or UNSET,
     )
 
 

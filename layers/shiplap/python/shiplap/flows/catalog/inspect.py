@@ -79,7 +79,7 @@ def inspect(
     classes = tuple(known[name] for item in settings.manifests.node_classes if (name := item.metadata.name) in known)
     checked_at = min((item.checked_at for item in classes), default=context.clock.now())
     pools = tuple(_pool(item, settings, known) for item in settings.manifests.node_pools)
-    return ClusterStatus(settings.name, settings.region, checked_at, classes, pools)
+    return ClusterStatus(settings.name, settings.region, checked_at, classes, pools, settings.policies_on)
 
 
 def due_classes(settings: ClusterSettings, before: ClusterStatus | None, since: float) -> list[EC2NodeClass]:

@@ -132,13 +132,17 @@ class PoolStatus(_Shown, frozen=True):
 
 
 class ClusterStatus(_Shown, frozen=True):
-    """One cluster's; `checked_at` is that of the EC2NodeClass that was looked at longest ago, epoch seconds."""
+    """One cluster's; `checked_at` is that of the EC2NodeClass that was looked at longest ago, epoch seconds.
+
+    `features` are the names of the optional features that are on.
+    """
 
     cluster: str
     region: str
     checked_at: float
     node_classes: tuple[NodeClassStatus, ...] = ()
     pools: tuple[PoolStatus, ...] = ()
+    features: tuple[str, ...] = ()
 
 
 class InstallStatus(_Shown, frozen=True):

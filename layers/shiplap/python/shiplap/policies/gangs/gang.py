@@ -94,13 +94,14 @@ class RequestState(msgspec.Struct, frozen=True, omit_defaults=True):
     """A ProvisioningRequest, as pods that consume it meet it.
 
     `holds` says why no node is launched for these pods; empty once they are planned like any others. With `is_over`
-    nothing will change that.
+    nothing will change that. `booked_until`, epoch seconds, is the end of a booking of ours; 0 without one.
     """
 
     namespace: str
     name: str
     holds: str = ""
     is_over: bool = False
+    booked_until: float = 0.0
 
 
 class KnownGangs(msgspec.Struct, frozen=True, omit_defaults=True):

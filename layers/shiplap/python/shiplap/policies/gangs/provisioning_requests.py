@@ -292,7 +292,8 @@ def state_of(item: ProvisioningRequest) -> RequestState:
             namespace, name, f"for which nothing is launched: {ended.type} {ended.reason}", is_over=True
         )
     if item.holds(PROVISIONED):
-        return RequestState(namespace, name, "whose capacity is booked")
+        until = item.booked_until if item.is_ours else 0.0
+        return RequestState(namespace, name, "whose capacity is booked", booked_until=until)
     return RequestState(namespace, name, "which is not provisioned yet")
 
 
