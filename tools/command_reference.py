@@ -50,7 +50,7 @@ def _leaves(group: LazyGroup) -> Iterator[LazyCommand]:
 
 def _read_command(command: LazyCommand) -> CliCommand:
     command.load()
-    shown = (item for item in command.params if not item.hidden)
+    shown = (item for item in command.params if not getattr(item, "hidden", False))
     return CliCommand(command.path, _unwrapped_text(command.help or ""), tuple(map(_parameter_of, shown)))
 
 

@@ -215,7 +215,9 @@ def _paths(shape: Any, above: str) -> Iterator[str]:
 def fields_decoded(struct: type[msgspec.Struct] = Ec2InstanceType, above: str = "") -> dict[str, str]:
     """The paths of all fields that Shiplap decodes, and the attributes that hold them."""
     found: dict[str, str] = {}
-    for field in inspect.type_info(struct).fields:  # type: ignore[attr-defined] - a StructType, as it is one's
+    shape = inspect.type_info(struct)
+    assert isinstance(shape, inspect.StructType)  # noqa: S101 - `struct` is one's
+    for field in shape.fields:
         inner = _struct_in(field.type)
         path = above + field.encode_name
         found |= {path: field.name} if inner is None else fields_decoded(inner, f"{path}.")

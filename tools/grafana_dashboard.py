@@ -105,10 +105,10 @@ def _panels() -> Iterator[dict[str, Any]]:
         where = {"x": place * _WIDTH // len(_BIG), "y": 0, "w": _WIDTH // len(_BIG), "h": _BIG_HEIGHT}
         yield _panel(next(ids), "stat", title, where, names, "Sum", unit)
     for row, graphs in enumerate(_GRAPHS):
-        for place, (title, names, statistic, unit) in enumerate(graphs):
+        for place, (title, metrics, statistic, unit) in enumerate(graphs):
             wide = _WIDTH // len(graphs)
             where = {"x": place * wide, "y": _BIG_HEIGHT + row * _HEIGHT, "w": wide, "h": _HEIGHT}
-            yield _panel(next(ids), "timeseries", title, where, names, statistic, unit)
+            yield _panel(next(ids), "timeseries", title, where, metrics, statistic, unit)
 
 
 def _panel(

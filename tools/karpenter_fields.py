@@ -221,7 +221,8 @@ def _use(kind: str, path: str, known: set[str]) -> str:
 def _type(schema: Schema) -> str:
     if schema.get("type") == "object":
         return "object" if "properties" in schema else "map"
-    return {"array": "list", "": "integer or string"}.get(schema.get("type", ""), schema.get("type", ""))
+    named: str = schema.get("type", "")
+    return {"array": "list", "": "integer or string"}.get(named, named)
 
 
 def _bounds(schema: Schema) -> str:

@@ -64,7 +64,7 @@ def _licence(name: str) -> str:
     if name in _READ:
         return _READ[name]
     said = metadata.metadata(name)
-    expression = said.get("License-Expression") or said.get("License") or ""
+    (expression, *_) = said.get_all("License-Expression") or said.get_all("License") or [""]
     classifiers = [item.removeprefix(_CLASSIFIER) for item in said.get_all("Classifier", []) if "License" in item]
     # Some packages put the whole text of their licence there.
     return expression if expression and len(expression) < 60 else " AND ".join(classifiers)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import shiplap
+from shiplap_cli.commands.install.synthesis_inputs import read_for_synthesis
 from tools import dist
 from tools.attestation import KEY_VARIABLE, signing_key
 from tools.locked_packages import Package, closure, locks, packages
@@ -109,10 +110,11 @@ def demands() -> Iterator[Demand]:
     """What channels ask that a release does not need."""
     licence = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["license"]
     yield from construct_hub(json.loads((ROOT / "package.json").read_text()), licence)
+    install = read_for_synthesis(dist.EXAMPLE / "shiplap.yaml")
     from shiplap_cdk.plain_template import write_template  # noqa: PLC0415 - it starts Node.js
 
     with tempfile.TemporaryDirectory() as folder:
-        written = write_template(dist.EXAMPLE / "shiplap.yaml", Path(folder))
+        written = write_template(install, Path(folder))
         nested = [json.loads(path.read_text()) for path in written.assets if path.suffix == ".json"]
         yield from serverless_repository(json.loads(written.template.read_text()), nested)
 
