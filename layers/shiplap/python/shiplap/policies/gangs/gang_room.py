@@ -27,8 +27,8 @@ from shiplap.scheduling.supply.open_claims import ClaimGroup, ClaimGroups, Refus
 from shiplap.scheduling.supply.openings import PossibleNodes
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 
-Size = tuple[bytes, int]
-"""What a pod requests, and how many of its kind one node takes."""
+Size = tuple[int, int, bytes]
+"""Where a pod may go, how many of its kind one node takes, and what it requests."""
 
 _PENDING = PodStatus(conditions=(PodCondition("PodScheduled", "False", "Unschedulable"),))
 
@@ -85,18 +85,19 @@ class _Kind(msgspec.Struct, frozen=True, eq=False):
     @property
     def size(self) -> Size:
         """What kinds have in common that differ in their priority alone."""
-        return self.requests.tobytes(), self.most_of_one
+        return self.place, self.most_of_one, self.requests.tobytes()
 
 
 class _Need(msgspec.Struct, frozen=True, eq=False):
     """The least that a gang takes [resources]: in all, and of each place that some of its pods are bound to.
 
-    `by_kind` are the fewest members of each kind that it needs.
+    `by_kind` and `by_size` are the fewest members of each kind and size that it needs.
     """
 
     total: Ints
     by_place: Mapping[int, Ints]
     by_kind: Mapping[int, int]
+    by_size: Mapping[Size, int]
 
 
 class GangRoom:
@@ -150,16 +151,11 @@ class GangRoom:
         if mine is None or len(mine.by_place) != 1:
             return ""
         (place,) = mine.by_place
-        sizes = {self._kinds[number].size: self._kinds[number] for number in mine.by_kind}
-        numbers = Counter[Size]()
-        for need in filter(None, (self._needs.get(id(other)) for other in (*before, members))):
-            for number, count in need.by_kind.items():
-                if self._kinds[number].place == place:
-                    numbers[self._kinds[number].size] += count
-        kinds = [
-            MembersWithoutNode(kind.requests, max(numbers[size] - kind.on_nodes, 0), kind.most_of_one)
-            for size, kind in sizes.items()
-        ]
+        ahead = [need.by_size for need in (self._needs.get(id(other)) for other in before) if need is not None]
+        kinds = []
+        for size, kind in {self._kinds[number].size: self._kinds[number] for number in mine.by_kind}.items():
+            total = mine.by_size[size] + sum(others.get(size, 0) for others in ahead)
+            kinds.append(MembersWithoutNode(kind.requests, max(total - kind.on_nodes, 0), kind.most_of_one))
         found = worst_shortfall(self._places.all[place].groups, self._limits, kinds)
         return found.text if found is not None else ""
 
@@ -210,11 +206,12 @@ class GangRoom:
         by_place: dict[int, dict[int, int]] = {}
         for number, count in counts.items():
             by_place.setdefault(self._kinds[number].place, {})[number] = count
-        return _Need(
-            self._least(counts, spare),
-            {place: self._least(some, spare) for place, some in by_place.items()},
-            {number: count - spare for number, count in counts.items() if count > spare},
-        )
+        by_kind = {number: count - spare for number, count in counts.items() if count > spare}
+        by_size = Counter[Size]()
+        for number, count in by_kind.items():
+            by_size[self._kinds[number].size] += count
+        of_places = {place: self._least(some, spare) for place, some in by_place.items()}
+        return _Need(self._least(counts, spare), of_places, by_kind, by_size)
 
     def _least(self, counts: Mapping[int, int], spare: int) -> Ints:
         """The least [resources] that these pods take if so many may be left out, resource by resource."""
