@@ -82,6 +82,37 @@ def test_what_a_kustomization_would_change_is_told(tmp_path: Path, shiplap: Ship
     shiplap.page("validate", "--strict", folder, code=1)
 
 
+PATCHES = """\
+kind: Kustomization
+patches: [{path: limits.yaml}]
+patchesStrategicMerge:
+- ../old/weight.yaml
+- |
+  kind: NodePool
+patchesJson6902: [{target: {kind: NodePool}, path: absent.yaml}, null]
+"""
+PATCH = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: default}\nspec: {weight: 5}\n"
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_patches_that_a_kustomization_names_are_no_manifests(
+    command: str, tmp_path: Path, shiplap: Shiplap, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"pool.json": POOL, "class.json": CLASS, "prod/kustomization.yaml": PATCHES}
+    folder = written(tmp_path / "pools", {**files, "prod/limits.yaml": PATCH, "old/weight.yaml": PATCH})
+    if command == "validate":
+        assert "2 manifests valid, 1 warning; passed over" in (page := shiplap.page("validate", folder))
+        assert "2 patch files of kustomizations" in page
+        assert "spec.template" in shiplap.page("validate", folder / "prod/limits.yaml", code=2), "named, it is judged"
+        (folder / "stray.yaml").write_text(PATCH)
+        assert "stray.yaml" in shiplap.page("validate", folder, code=2), "a part that nothing names is a mistake"
+        return
+    pending = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"}}
+    (tmp_path / "state.json").write_text(json.dumps(pending))
+    assert run(["plan", "--cluster-state", str(tmp_path / "state.json"), "--manifests", str(folder)]) == 0
+    assert "patches, patchesJson6902, patchesStrategicMerge not applied" in capsys.readouterr().err
+
+
 def test_plan_tells_what_a_kustomization_would_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pending = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"}}
     (tmp_path / "state.json").write_text(json.dumps(pending))
@@ -122,8 +153,11 @@ LIKELY = {
         "did you mean karpenter.sh/v1?",
     ),
     "EKS Auto Mode": ({"a.json": json.dumps(AUTO_MODE_POOL)}, "EKS Auto Mode launches its nodes itself"),
-    "a chart": ({"Chart.yaml": BESIDE["Chart.yaml"], "templates/pool.yaml": TEMPLATE}, "`helm template CHART"),
-    "a chart's quoted template": ({"Chart.yaml": "name: a\n", "templates/pool.yaml": QUOTED}, "`helm template CHART"),
+    "a chart": ({"Chart.yaml": BESIDE["Chart.yaml"], "templates/pool.yaml": TEMPLATE}, "`helm template {folder}`"),
+    "a chart's quoted template": (
+        {"Chart.yaml": "name: a\n", "templates/pool.yaml": QUOTED},
+        "`helm template {folder}`",
+    ),
     "a chart of other kinds": ({"Chart.yaml": "name: a\n", "values.yaml": "a: 1\n"}, "`helm template CHART"),
     "a kustomization": ({"kustomization.yaml": BESIDE["kustomization.yaml"]}, "`kubectl kustomize FOLDER"),
     "settings": ({"shiplap.yaml": "region: eu-west-1\nclusters: []\n"}, "must name at least one cluster"),
@@ -138,7 +172,9 @@ def test_input_without_a_sound_manifest_is_no_success(
 ) -> None:
     files, intention = LIKELY[case]
     answer = shiplap.json("validate", written(tmp_path, files), *strict, code=2)
-    assert intention in "; ".join(f"{problem['field']}: {problem['reason']}" for problem in answer["problems"])
+    assert intention.replace("{folder}", str(tmp_path)) in "; ".join(
+        f"{problem['field']}: {problem['reason']}" for problem in answer["problems"]
+    )
 
 
 @pytest.mark.parametrize("case", LIKELY)

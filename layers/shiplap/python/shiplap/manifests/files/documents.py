@@ -27,7 +27,8 @@ _MOST_WRITTEN_JSON = 1_000_000
 """Characters of JSON that a person may have written; a program that prints more writes no key twice."""
 
 TEMPLATE_SIGN = "{{"
-RENDER_CHART = "such as by `helm template CHART`"
+RENDER_CHART = "such as by `helm template {chart}`"
+"""How to render a chart, by its folder."""
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -113,10 +114,11 @@ def read_file(path: Path) -> tuple[Document, ...]:
         raise
 
 
-def helm_template(file: Path, text: str) -> InvalidInput:
-    """Return the error for a file that only Helm can read."""
+def helm_template(file: Path, text: str, chart: Path | None = None) -> InvalidInput:
+    """Return the error for a file that only Helm can read, in the folder `chart` if that is known."""
     line = text[: text.index(TEMPLATE_SIGN)].count("\n") + 1
-    return InvalidInput(str(file), f"is a Helm template, not YAML: render it first, {RENDER_CHART}", line=line)
+    remedy = RENDER_CHART.format(chart=chart or "CHART")
+    return InvalidInput(str(file), f"is a Helm template, not YAML: render it first, {remedy}", line=line)
 
 
 def text_of(path: Path) -> str:

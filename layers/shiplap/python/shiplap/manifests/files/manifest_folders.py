@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ _OURS = re.compile(
 """What an object of ours says, in text that need not be YAML."""
 
 _KUSTOMIZATIONS = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
+_PATCHES = ("patches", "patchesJson6902", "patchesStrategicMerge")
 _KUSTOMIZED = (
     "commonAnnotations",
     "commonLabels",
@@ -53,9 +54,7 @@ _KUSTOMIZED = (
     "labels",
     "namePrefix",
     "nameSuffix",
-    "patches",
-    "patchesJson6902",
-    "patchesStrategicMerge",
+    *_PATCHES,
     "replacements",
     "transformers",
 )
@@ -70,6 +69,7 @@ class SkipReason(StrEnum):
     OTHER_KIND = "an object of another kind"
     NO_OBJECT = "no Kubernetes object"
     TEMPLATE = "a Helm template"
+    PATCH = "a patch of a kustomization"
     AUTO_MODE = "of EKS Auto Mode"
 
 
@@ -94,7 +94,7 @@ class FoundDocuments(msgspec.Struct, frozen=True):
     others: tuple[Document, ...] = ()
 
 
-def find_documents(paths: Iterable[Path]) -> FoundDocuments:
+def find_documents(paths: Sequence[Path]) -> FoundDocuments:
     """Read files and folders; problems are reported, not raised."""
     documents: list[Document] = []
     skipped: list[SkippedInput] = []
@@ -115,8 +115,31 @@ def find_documents(paths: Iterable[Path]) -> FoundDocuments:
                 skipped.append(read)
             else:
                 documents += read
+    patches = _patches(documents) - set(map(Path.resolve, paths))
+    if patches:
+        skipped += [skipped_document(each, SkipReason.PATCH) for each in documents if _is_in(each, patches)]
+        documents = [each for each in documents if not _is_in(each, patches)]
     sorted_out = sort_out(documents)
     return FoundDocuments(sorted_out.ours, (*skipped, *sorted_out.skipped), tuple(problems), sorted_out.others)
+
+
+def _patches(documents: Iterable[Document]) -> set[Path]:
+    """Return the files that kustomizations name as patches: each is a part of an object."""
+    found: set[Path] = set()
+    for document in documents:
+        file = Path(document.source)
+        if file.name in _KUSTOMIZATIONS:
+            for field in _PATCHES:
+                entries = document.data.get(field)
+                for entry in entries if isinstance(entries, list) else ():
+                    named = entry.get("path") if isinstance(entry, dict) else entry
+                    if isinstance(named, str) and "\n" not in named:  # else it is the patch itself
+                        found.add((file.parent / named).resolve())
+    return found
+
+
+def _is_in(document: Document, files: Container[Path]) -> bool:
+    return Path(document.source).resolve() in files
 
 
 def sort_out(documents: Iterable[Document]) -> FoundDocuments:
@@ -150,7 +173,7 @@ def _read(file: Path, *, is_named: bool) -> tuple[Document, ...] | SkippedInput:
     text = text_of(file)
     is_ours = is_named or _OURS.search(text) is not None
     is_template = TEMPLATE_SIGN in text
-    if is_template and _is_in_chart(file):
+    if is_template and _chart_of(file) is not None:
         return _template(file, text, is_ours=is_ours)
     try:
         return read_text(str(file), text)
@@ -166,11 +189,12 @@ def _template(file: Path, text: str, *, is_ours: bool) -> SkippedInput:
     """Raises InvalidInput where the template may be one of ours."""
     if not is_ours:
         return SkippedInput(str(file), 0, "", SkipReason.TEMPLATE)
-    raise helm_template(file, text)
+    raise helm_template(file, text, _chart_of(file))
 
 
-def _is_in_chart(file: Path) -> bool:
-    return any(folder.name == "templates" and (folder.parent / _CHART).is_file() for folder in file.parents)
+def _chart_of(template: Path) -> Path | None:
+    charts = (folder.parent for folder in template.parents if folder.name == "templates")
+    return next((chart for chart in charts if (chart / _CHART).is_file()), None)
 
 
 def _skip_reason(data: dict[str, Any]) -> SkipReason | None:
@@ -205,6 +229,7 @@ def counted_skips(skipped: Sequence[SkippedInput]) -> str:
             (SkipReason.OTHER_KIND, "object", " of other kinds"),
             (SkipReason.NO_OBJECT, "document", " without a Kubernetes object"),
             (SkipReason.TEMPLATE, "Helm template", ""),
+            (SkipReason.PATCH, "patch file", " of kustomizations"),
         )
         if (number := counts[reason])
     ]
@@ -232,7 +257,7 @@ def likely_intention(skipped: Sequence[SkippedInput]) -> str:
     if _KUSTOMIZATIONS & names:
         return "render the kustomization first, such as by `kubectl kustomize FOLDER`"
     if SkipReason.TEMPLATE in reasons or _CHART in names:
-        return f"render the Helm chart first, {RENDER_CHART}"
+        return f"render the Helm chart first, {RENDER_CHART.format(chart='CHART')}"
     if SkipReason.AUTO_MODE in reasons:
         return "EKS Auto Mode launches its nodes itself; Shiplap's NodePools name an EC2NodeClass of karpenter.k8s.aws"
     if "shiplap.yaml" in names:
