@@ -121,3 +121,12 @@ def test_plan_counts_them(tmp_path: Path, shiplap: Shiplap) -> None:
     page = shiplap.page(*plan_of(tmp_path, JOB_SET))
     assert "5 pods with + in the name will be made by workloads" in page
     assert "Job shop/train-workers-1" in page
+
+
+@pytest.mark.parametrize("written", [JOB_SET, LEADER_WORKERS, RAY, MPI], ids=lambda written: str(written["kind"]))
+def test_explain_takes_the_name_of_the_object_that_makes_the_sets(
+    written: Object, tmp_path: Path, shiplap: Shiplap
+) -> None:
+    given = plan_of(tmp_path, written)[1:]
+    assert shiplap.json("explain", "pod", "shop/train", *given)["pod"].startswith("shop/train-")
+    assert "there is no pod shop/other" in shiplap.error("explain", "pod", "shop/other", *given)

@@ -20,6 +20,13 @@ MOST_SETS = 10_000
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 """Label of the pods of a LeaderWorkerSet: the number of their group."""
 
+_JOB_SET = "jobset.sigs.k8s.io/jobset-name"
+_LEADER_WORKER_SET = "leaderworkerset.sigs.k8s.io/name"
+_RAY_CLUSTER = "ray.io/cluster"
+_TRAINING_JOB = "training.kubeflow.org/job-name"
+NAMING_LABELS = (_JOB_SET, _LEADER_WORKER_SET, _RAY_CLUSTER, _TRAINING_JOB)
+"""Labels of pods that name the object above their controllers."""
+
 
 class PodSet(msgspec.Struct, frozen=True):
     """Pods of one template.
@@ -100,7 +107,7 @@ def _of_job_set(spec: _Spec) -> Iterator[PodSet]:
         field = f"spec.replicatedJobs[{place}].template.spec.template.spec"
         for index in range(min(job.replicas, MOST_SETS + 1)):
             name = f"-{job.name}-{index}"
-            labels = {"jobset.sigs.k8s.io/jobset-name": "", "jobset.sigs.k8s.io/replicatedjob-name": job.name}
+            labels = {_JOB_SET: "", "jobset.sigs.k8s.io/replicatedjob-name": job.name}
             yield PodSet("Job", name, job.template.spec.number, job.template.spec.template, field, labels)
 
 
@@ -110,7 +117,7 @@ def _of_leader_workers(spec: _Spec) -> Iterator[PodSet]:
     at = "spec.leaderWorkerTemplate"
     leader = "leaderTemplate" if group.leader_template else "workerTemplate"
     for index in range(min(1 if spec.replicas is None else spec.replicas, MOST_SETS + 1)):
-        labels = {"leaderworkerset.sigs.k8s.io/name": "", GROUP_INDEX: str(index)}
+        labels = {_LEADER_WORKER_SET: "", GROUP_INDEX: str(index)}
         template = group.leader_template or group.worker_template
         yield PodSet("StatefulSet", f"-{index}", 1, template, f"{at}.{leader}.spec", labels)
         workers = PodSet(
@@ -124,11 +131,11 @@ def _of_ray(spec: _Spec) -> Iterator[PodSet]:
     workers = [(f"workerGroupSpecs[{place}]", each) for place, each in enumerate(spec.worker_group_specs)]
     for at, each in chain(heads, workers):
         name = f"-{each.group_name or 'head'}"
-        yield PodSet("RayCluster", name, each.number, each.template, f"spec.{at}.template.spec", {"ray.io/cluster": ""})
+        yield PodSet("RayCluster", name, each.number, each.template, f"spec.{at}.template.spec", {_RAY_CLUSTER: ""})
 
 
 def _of_mpi(spec: _Spec) -> Iterator[PodSet]:
-    labels = {"training.kubeflow.org/job-name": ""}
+    labels = {_TRAINING_JOB: ""}
     for role, each in sorted(spec.mpi_replica_specs.items()):
         field = f"spec.mpiReplicaSpecs.{role}.template.spec"
         yield PodSet("MPIJob", f"-{role.lower()}", each.number, each.template, field, labels)
