@@ -107,6 +107,21 @@ def test_a_limit_that_is_overrun_already_has_to_rise_by_more() -> None:
     assert proposal.changes == ("raise the cpu limit of pool default from 4 to 7",)
 
 
+@pytest.mark.parametrize("name", ["pod-0", "pod-1"])
+def test_a_limit_is_raised_from_what_the_manifest_says(name: str) -> None:
+    def limited(cpu: str) -> Outcome:
+        return given(*pods(2, cpu="7"), pools=[pool(limits={"cpu": cpu})], types=incrementing_types(8))
+
+    first = limited("2")
+    (proposal,) = asked(first, name)
+    text, _, to = proposal.changes[0].rpartition(" ")
+    assert text == "raise the cpu limit of pool default from 2 to"
+    assert limited(to).home(name)
+    assert not limited(f"{int(to) * 1000 - 1}m").home(name)
+    others = [each for each in ("pod-0", "pod-1") if each != name and limited(to).home(each)]
+    assert ("counting 1 other pod that had no place" in proposal.place) == bool(others)
+
+
 def test_one_more_node() -> None:
     (proposal,) = asked(given(pod(), pools=[pool(limits={"nodes": "0"})], types=ONLY))
     assert proposal.changes == ("raise the nodes limit of pool default from 0 to 1",)

@@ -27,7 +27,7 @@ from shiplap.kubernetes.objects import (
 from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount, parse_resources
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
-from shiplap.manifests.custom_resources import NodeOverlay, NodeOverlaySpec, NodePool, RequirementSpec
+from shiplap.manifests.custom_resources import NodeOverlay, NodeOverlaySpec, NodePool, Quantity, RequirementSpec
 from shiplap.manifests.shiplap_annotations import PROBE_UNMEASURED_TYPES
 from shiplap.scheduling.explain.nearest import Miss, amount, dollars, nearest_node, unmet_labels
 from shiplap.scheduling.explain.refusal_words import conflicting, labels_to_add
@@ -41,6 +41,7 @@ from shiplap.scheduling.planner import plan, solve, write
 from shiplap.scheduling.supply.limits import NODES
 from shiplap.scheduling.supply.open_claims import RefusalKind
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
+from shiplap_cli.output import counted
 from shiplap_cli.policy_views import Together
 
 _MOST_CHANGES = 6
@@ -75,13 +76,15 @@ class ChangeProposal(msgspec.Struct, frozen=True):
 
 
 class _SubjectPod(msgspec.Struct, frozen=True):
-    """The pod, `namespace/name`, what it requests as it stands, and which pods had no place before anything changed.
+    """The pod, `namespace/name`, what it requests and what NodePools, by name, limit before anything changed.
 
-    Pods that have places together are served if `together` is; `alike` are those of them that change with the pod.
+    `left_out` are the pods without a place by then. Pods that have places together are served if `together` is; `alike`
+    are those of them that change with the pod.
     """
 
     key: str
     requests: Mapping[str, int]
+    limits: Mapping[str, Mapping[str, Quantity]]
     left_out: frozenset[str]
     alike: frozenset[str]
     together: Together | None = None
@@ -185,7 +188,8 @@ def change_proposals(
     if first is None or not first.left_out:
         return ()
     alike = {pod.key for pod in first.pod_class.members} & together.members if together is not None else {key}
-    subject = _SubjectPod(key, first.pod_class.requests, first.others_out, frozenset(alike), together)
+    limits = {pool.metadata.name: pool.spec.limits for pool in snapshot.manifests.node_pools}
+    subject = _SubjectPod(key, first.pod_class.requests, limits, first.others_out, frozenset(alike), together)
     verdicts = [verdict for verdict in Explainer(compiled, packing).verdicts(first.pod_class) if verdict.kind]
     verdicts.sort(key=lambda verdict: verdict.miss.rank if verdict.miss is not None else (9, 0, 0.0, ""))
     proposals = [_search(first, subject, verdict.template.name) for verdict in verdicts[:_MOST_TEMPLATES]]
@@ -227,9 +231,17 @@ def _minimized(
     if outcome is None:
         return None
     place = _placement_text(outcome.written, outcome.compiled, subject)
-    return (
-        ChangeProposal(tuple(step.text for step in chosen), place, sum(step.size for step in chosen)) if place else None
-    )
+    if not place:
+        return None
+    place += _others_placed(subject, outcome)
+    return ChangeProposal(tuple(step.text for step in chosen), place, sum(step.size for step in chosen))
+
+
+def _others_placed(subject: _SubjectPod, outcome: _Attempt) -> str:
+    """Return in words how many other pods get a place, too: a raised limit counts what they take of it."""
+    members = subject.together.members if subject.together is not None else frozenset()
+    others = len(subject.left_out - outcome.others_out - members - {subject.key})
+    return f", counting {counted(others, 'other pod')} that had no place" if others else ""
 
 
 def _is_acceptable(outcome: _Attempt | None, subject: _SubjectPod) -> bool:
@@ -357,7 +369,7 @@ def _change_for_shortfall(
         return _restock(snapshot, template.pool.spec.template.spec.node_class_ref.name, miss)
     if miss is not None and miss.short:
         return (
-            _raise_limit(snapshot, template, miss, subject.together.needed if subject.together is not None else 1)
+            _raise_limit(snapshot, subject, template, miss)
             if miss.of_limit
             else _request_less(snapshot, subject, pod_class, miss)
         )
@@ -456,19 +468,21 @@ def _exactly(resource: str, value: int) -> str:
     return format_amount(resource, value)
 
 
-def _raise_limit(snapshot: Snapshot, template: NodeClaimTemplate, miss: Miss, nodes: int) -> _Change | None:
-    """The NodePool with limits that are high enough for so many nodes; None if they are not limits of its spec."""
+def _raise_limit(snapshot: Snapshot, subject: _SubjectPod, template: NodeClaimTemplate, miss: Miss) -> _Change | None:
+    """The NodePool with limits that are high enough for the pods; None if they are not limits of its spec."""
     pool = template.pool.metadata.name
-    known = next(p for p in snapshot.manifests.node_pools if p.metadata.name == pool)
-    if not known.spec.limits.keys() >= miss.short.keys():
+    known = next(p for p in snapshot.manifests.node_pools if p.metadata.name == pool).spec.limits
+    if not known.keys() >= miss.short.keys():
         return None
+    nodes = subject.together.needed if subject.together is not None else 1
+    before = {resource: subject.limits[pool][resource] for resource in miss.short}
     parts = {}
     kind = template.table.types[template.table.index[miss.nearest.instance_type]]
     for resource, short in miss.short.items():
-        now = parse_amount(resource, known.spec.limits[resource])
-        to = now + short + (nodes - 1) * (1 if resource == NODES else kind.capacity.get(resource, short))
-        parts[resource] = _ChangePart(now, to, _unit_of_limit(resource, to))
-    return _with_limits(snapshot, pool, {resource: str(known.spec.limits[resource]) for resource in parts}, parts)
+        to = parse_amount(resource, known[resource]) + short
+        to += (nodes - 1) * (1 if resource == NODES else kind.capacity.get(resource, short))
+        parts[resource] = _ChangePart(parse_amount(resource, before[resource]), to, _unit_of_limit(resource, to))
+    return _with_limits(snapshot, pool, {resource: str(limit) for resource, limit in before.items()}, parts)
 
 
 def _unit_of_limit(resource: str, value: int) -> int:
