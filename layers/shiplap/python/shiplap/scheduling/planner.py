@@ -185,9 +185,10 @@ def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
     """
     packing = _pack_within_limits(snapshot, compiled)
     for _ in range(BOUNDS.late_rounds):
-        if not packing.late:
+        late = packing.find_late()
+        if not late:
             break
-        compiled = replace(compiled, expected_domains=joined(compiled.expected_domains, packing.late))
+        compiled = replace(compiled, expected_domains=joined(compiled.expected_domains, late))
         packing = _pack_within_limits(snapshot, compiled)
     return packing
 

@@ -14,6 +14,7 @@ spent; what a class requires has attempts of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby, islice
 
 import msgspec
@@ -122,7 +123,7 @@ class AttemptBudget:
         return self._failed > self._many
 
 
-class Packing(msgspec.Struct, frozen=True):
+class Packing(msgspec.Struct, eq=False):
     """The outcome: claims with their loads [claims, resources], filled nodes, and pods that fit nowhere by class.
 
     `openings` still knows what is left of limits and estimates, `attempts` how it numbers constraints, `counts` which
@@ -130,8 +131,9 @@ class Packing(msgspec.Struct, frozen=True):
     once the claims are there: this packing gave away the last instances of their reservations, or its claims may still
     become so large that limits leave them no node.
     `floor` is a lower bound of the cost without the cost search, in USD per hour; infinite when the search changed
-    nothing. `over_limits` are the NodePools whose limits were left aside and do not allow their claims. `late` are the
-    domains that its spreads did not reckon with. `crowded`: a spread would not let its pods bind after all others.
+    nothing. `over_limits` are the NodePools whose limits were left aside and do not allow their claims. `find_late`
+    finds the domains that its spreads did not reckon with, which only the packing that is chosen is asked for.
+    `crowded`: a spread would not let its pods bind after all others.
     """
 
     claims: list[OpenClaim]
@@ -146,11 +148,17 @@ class Packing(msgspec.Struct, frozen=True):
     baseline_hourly: float = np.inf
     has_free: bool = False
     over_limits: frozenset[str] = frozenset()
-    late: ExpectedDomains = {}
+    find_late: Callable[[], ExpectedDomains] = dict
     crowded: bool = False
+    _hourly: float | None = None
 
     def hourly(self) -> float:
         """USD per hour of all claims as they would be launched."""
+        if self._hourly is None:
+            self._hourly = self._priced()
+        return self._hourly
+
+    def _priced(self) -> float:
         members: dict[int, list[int]] = {}
         for place, claim in enumerate(self.claims):
             members.setdefault(claim.group.index, []).append(place)
@@ -263,7 +271,7 @@ class Packer:
             self._baseline_hourly,
             self._has_free,
             over_limits,
-            self._late_domains(classes, unplaced),
+            partial(self._late_domains, classes, unplaced),
             any(pod_class.constraints.spreads for pod_class in classes)
             and any_crowded(classes, self.open.claims, self.nodes.placed, self._domains, self._counts),
         )
@@ -336,10 +344,10 @@ class Packer:
         return left
 
     def _place(self, attempts: Sequence[PlacementAttempt], pods: list[Pod]) -> list[Pod]:
-        if self._least_hourly >= self._way.most_hourly or self._is_in_vain():
-            return pods
         previous_level = -1
-        for attempt in attempts:
+        for attempt in () if self._is_in_vain() else attempts:
+            if self._is_of_no_use():
+                break
             pod_class = attempt.pod_class
             preferring = attempt.level < attempts[-1].level
             if not self._attempt_budget.left(pod_class, preferring=preferring):
@@ -365,6 +373,10 @@ class Packer:
                 break
         return pods
 
+    def _is_of_no_use(self) -> bool:
+        """True if the claims cost so much already that the pods that are left stay out."""
+        return self._least_hourly >= self._way.most_hourly
+
     def _is_in_vain(self) -> bool:
         """True if a laborious packing would have to be repeated, because it leaves limits aside."""
         return bool(self._aside) and self._attempt_budget.is_laborious
@@ -375,7 +387,7 @@ class Packer:
             self._attempt_budget.no_domain(attempt.pod_class, preferring=preferring)
             return pods
         pods = pods if self._way.cheaply else self._place_evenly(attempt, pods)
-        while pods:
+        while pods and not self._is_of_no_use():
             number = self._next_by_domain(attempt, pods, preferring=preferring)
             if not number:
                 break
@@ -390,7 +402,10 @@ class Packer:
         With `once` only as many as go to one place before all choices have to be looked at again.
         """
         placed = 0
-        while placed < len(pods) and (target := self._cheapest_target(choices, bounds)) is not None:
+        while placed < len(pods) and not self._is_of_no_use():
+            target = self._cheapest_target(choices, bounds)
+            if target is None:
+                break
             attempt, some = target.attempt, pods[placed : placed + target.most]
             if target.place is None or target.group is None:
                 some = some[: len(some) - len(self._open_claims(attempt, some, bounds))]

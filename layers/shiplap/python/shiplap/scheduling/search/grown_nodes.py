@@ -224,6 +224,7 @@ class _Grower:
         left = self._fill_paid_room(kind, size, left)
         if left:
             self._ask(kind, size, 0)
+        each, grows = 0, False
         while left:
             taken = self._grow(kind, size, left, price)
             if taken:
@@ -231,9 +232,10 @@ class _Grower:
                 if left:  # what looking for paid room among these nodes would cost; they are full
                     self._effort.charge(14, 4.0 * self._nodes * len(size))
                 continue
-            each = int(_room(self._net[:, alone : alone + 1], size)[0])
-            # A node that can grow no further for this kind will not compete with the next one.
-            grows = self._find.of(((each + 1) * size)[:, None], None)[0] < len(self._problem.price)
+            if not each:
+                each = int(_room(self._net[:, alone : alone + 1], size)[0])
+                # A node that can grow no further for this kind will not compete with the next one.
+                grows = self._find.of_one(((each + 1) * size).tolist(), None) < len(self._problem.price)
             fresh = min(-(-left // each), opened) if grows else -(-left // each)
             opened *= 2
             before = self._nodes
@@ -369,5 +371,7 @@ class _Grower:
 def _room(spare: Floats, size: Floats) -> Ints:
     """Return how many pods of a size [resources] fit into what nodes have to spare [resources, nodes]."""
     wanted = size > 0
-    many: Ints = np.floor(_least(spare[wanted] / size[wanted, None], axis=0)).astype(np.int64)
+    if not wanted.all():
+        spare, size = spare[wanted], size[wanted]
+    many: Ints = np.floor(_least(spare / size[:, None], axis=0)).astype(np.int64)
     return many
