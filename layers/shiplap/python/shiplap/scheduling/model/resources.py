@@ -22,6 +22,9 @@ ROUNDING = 1e-9
 CHUNK = 1 << 20
 """Elements of the largest intermediate array: a few of 8 MiB at a time leave a function of 1 GiB its memory."""
 
+_FIRST_ROWS = 16
+"""Rows that all others are compared with at once: they leave few of many."""
+
 PLENTY = 1 << 60
 """Stands for "no limit"; far above any real amount, and sums of it still fit 64 bits."""
 
@@ -63,15 +66,26 @@ def pareto_front(rows: Ints) -> Ints:
     rows.
     """
     scale = np.maximum(rows.max(axis=0, initial=1), 1)
-    sums = (rows / scale).sum(axis=1)
-    left = np.ascontiguousarray(rows.T)
+    # A row that another equals or exceeds in every column never stands before it.
+    left = np.ascontiguousarray(rows[np.argsort(-(rows / scale).sum(axis=1), kind="stable")].T)
+    left = _unexceeded(left, _FIRST_ROWS)
+    if left.shape[1] ** 2 <= CHUNK:
+        return np.ascontiguousarray(_unexceeded(left, left.shape[1]).T)
     front = []
-    while len(sums):
-        best = left[:, int(np.argmax(sums))]
+    while left.shape[1]:
+        best = left[:, 0]
         front.append(best)
-        some = (left > best[:, None]).any(axis=0)
-        left, sums = left[:, some], sums[some]
+        left = left[:, (left > best[:, None]).any(axis=0)]
     return np.array(front, np.int64).reshape(len(front), rows.shape[1])
+
+
+def _unexceeded(rows: Ints, number: int) -> Ints:
+    """The rows [columns, rows] without those that one of the first `number`, standing before, equals or exceeds."""
+    first = rows[:, :number]
+    exceeded = ~np.tri(first.shape[1], rows.shape[1], dtype=np.bool_)
+    for some, line in zip(first, rows, strict=True):
+        exceeded &= some[:, None] >= line
+    return rows[:, ~exceeded.any(axis=0)]
 
 
 def rows_holding(net: Floats | Ints, use: Floats | Ints) -> Bools:

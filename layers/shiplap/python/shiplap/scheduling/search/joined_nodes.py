@@ -46,6 +46,7 @@ class _Joiner:
         self._load: Ints = _sums(nodes, node, problem.sizes[item] * number[:, None])
         self._counted: Ints = _sums(nodes, node, problem.capped.T[item] * number[:, None])
         self._owned: Bools = _sums(nodes, node, problem.owners.T[item].astype(np.int64)) > 0
+        self._ruled = bool(self._owned.any()) or bool(problem.clash.any())
         self._present: Bools | None = None
         self._barred: Bools = np.zeros((0, 0), np.bool_)
         if problem.clash.any():
@@ -78,6 +79,8 @@ class _Joiner:
         left = np.flatnonzero(self._into == np.arange(len(self._into)))
         if len(left) < 2:
             return left[:0]
+        if not self._ruled:
+            return left
         counted, owned = self._counted[left], self._owned[left]
         fewest = counted.min(axis=0, initial=np.iinfo(np.int64).max)
         closed = (owned & (counted + fewest > self._problem.caps)).any(axis=1)
@@ -130,7 +133,8 @@ class _Joiner:
             return False
         self._effort.charge(24, 2.0 * len(groups) * self._net.size)
         # Most pairs break a rule, where each node has a pod that keeps off others.
-        groups = groups[self._keep_rules(groups)]
+        if self._ruled:
+            groups = groups[self._keep_rules(groups)]
         if not len(groups):
             return False
         load: Ints = self._load[groups].sum(axis=1)
@@ -202,6 +206,6 @@ def _sums(nodes: int, node: Ints, amounts: Ints) -> Ints:
     """The sums [nodes, columns] of amounts [entries, columns] by node; entries are sorted by node."""
     result = np.zeros((nodes, amounts.shape[1]), np.int64)
     if len(node):
-        starts = np.flatnonzero(np.diff(node, prepend=-1))
+        starts = np.flatnonzero(np.r_[True, node[1:] != node[:-1]])
         result[node[starts]] = np.add.reduceat(amounts, starts, axis=0)
     return result

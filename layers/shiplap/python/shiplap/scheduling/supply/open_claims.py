@@ -25,6 +25,7 @@ from shiplap.scheduling.model.resources import (
     Ints,
     distinct_lines,
     pareto_front,
+    places_with,
     rows_holding,
 )
 from shiplap.scheduling.model.topology_constraints import Constraints
@@ -222,7 +223,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
 
     def holding(self, used: Ints) -> Bools:
         """True for each row [rows] that holds a load of `used` [resources]."""
-        return (self.net >= used).all(axis=1)
+        return places_with(self.net, used)
 
     def prices_of_parts(self, requests: Ints) -> Floats:
         """USD per hour of the part of a node that each pod [pods, resources] takes of its fullest resource [pods].

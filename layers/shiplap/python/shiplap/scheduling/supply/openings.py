@@ -468,9 +468,11 @@ class Openings:
             most: at most so many pods may go there.
             joining: as for `keeps_size`.
         """
+        if not len(self.open):
+            return None
         added = self._added(attempt, bound, inside, joining=joining)
-        place = int(np.argmin(added)) if len(added) else 0
-        least = float(added[place]) if len(added) else np.inf
+        place = int(np.argmin(added))
+        least = float(added[place])
         if least == np.inf:
             return None
         if joining:
@@ -494,8 +496,8 @@ class Openings:
         added: Floats = room.added[states]
         if some is not None:
             added[~some] = np.inf
-        unknown = np.isnan(added)
-        if unknown.any():
+        if np.isnan(added[int(np.argmin(added))]):  # the first that is not a number, if there is one
+            unknown = np.isnan(added)
             self._price(room, attempt, states[unknown])
             added[unknown] = room.added[states[unknown]]
             added[np.isnan(added)] = np.inf

@@ -40,11 +40,12 @@ from shiplap.scheduling.topology.topology_counts import ABSENT, OPEN, TopologyCo
 class HostnameBounds(msgspec.Struct, frozen=True, eq=False):
     """The most pods of a class that each node [nodes], each claim [claims] and a new claim may take.
 
-    `single`: all pods have to go to one node, because they follow each other.
+    `claims` is None where nothing bounds them. `single`: all pods have to go to one node, because they follow each
+    other.
     """
 
     nodes: Ints
-    claims: Ints
+    claims: Ints | None
     new: int
     single: bool = False
 
@@ -183,13 +184,13 @@ class Domains:
         self, attempt: PlacementAttempt, keys: Sequence[str], chosen: Sequence[DomainOption], binding: Sequence[bool]
     ) -> DomainChoice:
         existing = self._counts.base.existing
-        inside = np.ones(existing, np.bool_)
-        claims = np.ones(len(self._openings.open), np.bool_)
+        inside: Bools = np.ones(existing, np.bool_)
+        claims: Bools | None = None
         for key, option, binds in zip(keys, chosen, binding, strict=True):
             if binds and existing:
-                inside &= self._nodes_in(key, option.code)
-            if len(claims):
-                claims &= self._claims_in(key, option.code)
+                inside = inside & self._nodes_in(key, option.code)
+            some = self._claims_in(key, option.code)
+            claims = some if claims is None else claims & some
         pins = map(_pin, keys, chosen)
         most = min((option.most for option in chosen), default=PLENTY)
         return DomainChoice(
@@ -303,19 +304,22 @@ class Domains:
         """Return how many pods constraints on the hostname allow on each node and claim, and on a new claim."""
         pod_class, counts = attempt.pod_class, self._counts
         nodes = np.full(counts.base.existing, PLENTY, np.int64)
+        spreads = [spread for spread in attempt.constraints.spreads if spread.key == HOSTNAME]
+        avoided = [(term, False) for term in self._of_key(attempt.constraints.anti, HOSTNAME)]
+        avoided += [(term, True) for term in self._repelling_terms(pod_class, HOSTNAME)]
+        followed = self._of_key(self._followed(attempt), HOSTNAME)
+        if not spreads and not avoided and not followed:
+            return HostnameBounds(nodes, None, PLENTY)
         claims = np.full(len(self._openings.open), PLENTY, np.int64)
         new, single = PLENTY, False
 
-        for spread in attempt.constraints.spreads:
-            if spread.key == HOSTNAME:
-                # A new node is always possible in principle, so that the lowest count is 0.
-                own = spread.term in pod_class.selected
-                on_nodes, on_claims = self._on_hosts(spread.term)
-                nodes = np.minimum(nodes, _pods_under(on_nodes, spread.max_skew, own=own))
-                claims = np.minimum(claims, _pods_under(on_claims, spread.max_skew, own=own))
-                new = min(new, spread.max_skew if own else PLENTY)
-        avoided = [(term, False) for term in self._of_key(attempt.constraints.anti, HOSTNAME)]
-        avoided += [(term, True) for term in self._repelling_terms(pod_class, HOSTNAME)]
+        for spread in spreads:
+            # A new node is always possible in principle, so that the lowest count is 0.
+            own = spread.term in pod_class.selected
+            on_nodes, on_claims = self._on_hosts(spread.term)
+            nodes = np.minimum(nodes, _pods_under(on_nodes, spread.max_skew, own=own))
+            claims = np.minimum(claims, _pods_under(on_claims, spread.max_skew, own=own))
+            new = min(new, spread.max_skew if own else PLENTY)
         for term, keeping in avoided:
             most = 1 if term in pod_class.selected and not keeping else PLENTY
             on_nodes, on_claims = self._on_hosts(term, keeping=keeping)
@@ -323,7 +327,7 @@ class Domains:
             claims = np.where(on_claims == 0, np.minimum(claims, most), 0)
             new = min(new, most)
         met_by_daemons = {term for term, _ in attempt.company.near}
-        for term in self._of_key(self._followed(attempt), HOSTNAME):
+        for term in followed:
             on_nodes, on_claims = self._on_hosts(term)
             if term in met_by_daemons:  # on each claim that the attempt may join or open
                 nodes = np.where(on_nodes > 0, nodes, 0)
