@@ -28,9 +28,10 @@ from shiplap.scheduling.packing.size_classes import (
     size_classes_of,
     split_by_quotas,
 )
-from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, clashing_items, first_fit
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import fill_cached, improve_cached, pod_values
+from shiplap.scheduling.search.rule_classes import clashing_items
 from shiplap.scheduling.supply.open_claims import ClaimGroup, PlacementAttempt, Refusal, RefusalKind
 from shiplap.scheduling.supply.openings import Openings, PossibleNodes
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts

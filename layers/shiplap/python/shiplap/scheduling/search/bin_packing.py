@@ -9,14 +9,16 @@ search fills them again, cheaper.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 
 import msgspec
 import numpy as np
 
 from shiplap.scheduling.model.resources import CHUNK, PLENTY, Bools, Floats, Ints, distinct_lines, pareto_front
+from shiplap.scheduling.search.rule_classes import Rules, marked_columns
 
 
-class BinPackingProblem(msgspec.Struct, frozen=True, eq=False):
+class BinPackingProblem(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Items (classes of pods) and rows (instance types as one pool tier offers them in one domain).
 
     `sizes` [items, resources] is what one pod takes, `counts` [items] how many there are. `net` [rows, resources] is
@@ -36,6 +38,19 @@ class BinPackingProblem(msgspec.Struct, frozen=True, eq=False):
     capped: Bools
     owners: Bools
     clash: Bools
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The rules by class of rules."""
+        return Rules(self.owners, self.capped, self.clash)
+
+    @cached_property
+    def suit_lines(self) -> tuple[Bools, Ints]:
+        """The different lines of `suits` [n, rows], and which of them that of each item is: mostly all are alike."""
+        if len(self.suits) and (self.suits == self.suits[0]).all():
+            return self.suits[:1], np.zeros(len(self.suits), np.int64)
+        first, of = distinct_lines(np.packbits(self.suits, axis=1))
+        return self.suits[first], of
 
 
 class Filling(msgspec.Struct, frozen=True, eq=False):
@@ -184,27 +199,6 @@ class _Rules:
             self.owned[rule, nodes] = True
         if self._clash:
             self.holds[item, nodes] = True
-
-
-def suit_lines(suits: Bools) -> tuple[Bools, Ints]:
-    """The different lines of `suits` [n, rows], and which of them that of each item is: mostly all are alike."""
-    if len(suits) and (suits == suits[0]).all():
-        return suits[:1], np.zeros(len(suits), np.int64)
-    first, of = distinct_lines(np.packbits(suits, axis=1))
-    return suits[first], of
-
-
-def clashing_items(clash: Bools) -> Bools:
-    """Return a mask of the items [items] that `clash` with any item. Mostly none does, which one look at all shows."""
-    return clash.any(axis=0) if clash.any() else np.zeros(len(clash), np.bool_)
-
-
-def marked_columns(marks: Bools) -> list[list[int]]:
-    """The places marked in each line [lines, places]."""
-    found: list[list[int]] = [[] for _ in marks]
-    for line, place in np.argwhere(marks).tolist():
-        found[line].append(place)
-    return found
 
 
 def first_fit(problem: BinPackingProblem) -> Filling:

@@ -27,7 +27,7 @@ import numpy as np
 
 from shiplap.scheduling.model.bounds import BOUNDS
 from shiplap.scheduling.model.resources import ROUNDING, Bools, Floats, Ints, pareto_front, rows_holding
-from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit, suit_lines
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.column_generation import (
     BOLD,
     CAREFUL,
@@ -92,7 +92,7 @@ def _fitting(problem: BinPackingProblem, sizes: Ints) -> Bools:
     """Return a mask of the items [items] that fit a row that suits them if pods have these sizes [items, resources]."""
     buys = np.isfinite(problem.price)
     fits = np.zeros(len(sizes), np.bool_)
-    lines, line_of = suit_lines(problem.suits)
+    lines, line_of = problem.suit_lines
     for number, suits in enumerate(lines):
         items = np.flatnonzero(line_of == number)
         rows = problem.net[suits & buys]
@@ -216,13 +216,14 @@ def _dealt(reduced: ReducedProblem) -> list[Floats]:
             return []
         if len(rows) == 1 and _holds_all(reduced, int(rows[0])):
             return [reduced.demand[None, :]]
-        counts, left, fullest = deal(reduced, rows, _unlimited())
+        is_last = slack == _FIRST_SLACKS[-1]
+        counts, left, fullest = deal(reduced, rows, _unlimited(), all_or_none=not is_last)
         if not np.isfinite(fullest):
             continue
         some = np.flatnonzero(left)
         if not len(some):
             return [counts[counts.any(axis=1)]]
-        if slack == _FIRST_SLACKS[-1]:
+        if is_last:
             rest = restricted_to_kinds(reduced, some, left[some])
             nodes = grow_nodes(rest, leading_kinds(rest), size_weights(rest)[0], _unlimited())
             more = np.zeros((len(nodes), len(left)))

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from shiplap.scheduling.model.resources import ROUNDING, Bools, Floats, Ints, rows_holding
-from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, suit_lines
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pod_kinds import Rules
 
 _ALL_PAIRS = 48
 """Up to so many nodes, all pairs are tried."""
@@ -50,13 +49,13 @@ class _Joiner:
         self._present: Bools | None = None
         self._barred: Bools = np.zeros((0, 0), np.bool_)
         if problem.clash.any():
-            rules = Rules(problem)
+            rules = problem.rules
             self._present = np.zeros((nodes, len(rules.clash)), np.bool_)
             self._present[node, rules.class_of[item]] = True
             self._clash = rules.clash
             self._barred = self._barred_by(self._present)
         self._suits: Bools | None = None
-        if not suit_lines(problem.suits)[0][:, self._rows].all():
+        if not problem.suit_lines[0][:, self._rows].all():
             self._suits = np.ones((nodes, len(self._rows)), np.bool_)
             np.logical_and.at(self._suits, node, problem.suits[item][:, self._rows])
 

@@ -18,15 +18,10 @@ import msgspec
 import numpy as np
 
 from shiplap.scheduling.model.resources import PLENTY, ROUNDING, Bools, Floats, Ints, distinct_lines, rows_holding
-from shiplap.scheduling.search.bin_packing import (
-    BinPackingProblem,
-    Filling,
-    clashing_items,
-    marked_columns,
-    suit_lines,
-)
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 from shiplap.scheduling.search.column_generation import ReducedProblem
 from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.rule_classes import RuleBounds, clashing_items
 
 _PLENTY = float(1 << 52)
 """Amounts are whole numbers held as floats; below this they are exact."""
@@ -141,9 +136,7 @@ def _reduce_family(ruled: Sequence[_ProblemWithRules]) -> tuple[ReducedProblem, 
 def _suit_classes(problems: Sequence[BinPackingProblem], items: Ints) -> tuple[Bools, Ints]:
     """Return the distinct masks of rows that items of all problems suit [classes, rows], and that of each [items]."""
     # Rows that cannot be bought are left out later; until then they must not tell items of two problems apart.
-    found = [
-        (lines | ~np.isfinite(each.price)[None, :], of) for each in problems for lines, of in [suit_lines(each.suits)]
-    ]
+    found = [(lines | ~np.isfinite(each.price)[None, :], of) for each in problems for lines, of in [each.suit_lines]]
     starts = np.cumsum([0, *(len(lines) for lines, _ in found[:-1])])
     of = np.concatenate([start + of for start, (_, of) in zip(starts, found, strict=True)])[items]
     used, of = np.unique(of, return_inverse=True)
@@ -228,23 +221,6 @@ def _in_order(problem: BinPackingProblem, reduced: ReducedProblem, patterns: Flo
     return Filling(rows, node, item, number.astype(np.int64))
 
 
-class Rules:
-    """The rules of a problem by class of rules: classes of pods that are bound alike are one [classes]."""
-
-    def __init__(self, problem: BinPackingProblem) -> None:
-        items = len(problem.counts)
-        # Most items clash with none: only those that clash have to be compared.
-        clashing = np.flatnonzero(clashing_items(problem.clash))
-        key = np.concatenate([problem.owners.T, problem.capped.T, problem.clash[:, clashing]], axis=1)
-        key = np.concatenate([key, np.zeros((items, 1), np.bool_)], axis=1)
-        first, self.class_of = distinct_lines(np.packbits(key, axis=1))
-        self.owners: Bools = problem.owners[:, first].T
-        self.capped: Ints = problem.capped[:, first].T.astype(np.int64)
-        self.clash: Bools = problem.clash[np.ix_(first, first)]
-        self.caps = problem.caps
-        self.free: Bools = ~(self.owners.any(axis=1) | self.capped.any(axis=1) | self.clash.any(axis=1))
-
-
 class _Seating:
     """Patterns reserve seats: `_open` [kinds] is, as bits, the nodes with a free seat of a kind.
 
@@ -254,20 +230,20 @@ class _Seating:
 
     def __init__(self, problem: BinPackingProblem, reduced: ReducedProblem, patterns: Floats, effort: Effort) -> None:
         self._problem, self._reduced, self._effort = problem, reduced, effort
-        self._rules = Rules(problem)
+        self._rules = problem.rules
         self._class_of: list[int] = self._rules.class_of.tolist()
         self._kind_of: list[int] = reduced.kind_of.tolist()
-        self._bounds = _bounds_of(self._rules)
+        self._bounds = problem.rules.bounds
         self._caps: list[int] = problem.caps.tolist()
         self._nodes = len(patterns)
         self._patterns = patterns
         self._bit = [1 << node for node in range(len(patterns))]
-        self._seats: list[dict[int, int]] = []
-        self._open: list[int] = []
-        for line in patterns.T.astype(np.int64):
-            seats = np.flatnonzero(line)
-            self._seats.append(dict(zip(seats.tolist(), line[seats].tolist(), strict=True)))
-            self._open.append(sum(map(self._bit.__getitem__, self._seats[-1])))
+        self._seats: list[dict[int, int]] = [{} for _ in range(patterns.shape[1])]
+        kind, node = patterns.T.nonzero()
+        number = patterns[node, kind].astype(np.int64)
+        for own, place, seats in zip(kind.tolist(), node.tolist(), number.tolist(), strict=True):
+            self._seats[own][place] = seats
+        self._open: list[int] = [sum(map(self._bit.__getitem__, seats)) for seats in self._seats]
         # For each rule: pods counted by node, the nodes that it binds, that are at its cap, and beyond.
         self._counted: list[dict[int, int]] = [{} for _ in self._caps]
         self._owned = [0] * len(self._caps)
@@ -357,7 +333,7 @@ class _Seating:
                 self._count_seated(bounds, placed, taken)
         return number
 
-    def _count_seated(self, bounds: _Bounds, placed: dict[int, int], nodes: int) -> None:
+    def _count_seated(self, bounds: RuleBounds, placed: dict[int, int], nodes: int) -> None:
         """Account for pods that were seated on some `nodes`, by node."""
         for rule in bounds.counting:
             counted, cap = self._counted[rule], self._caps[rule]
@@ -396,7 +372,7 @@ class _Seating:
         if not placed[node]:
             del placed[node]
 
-    def _count(self, bounds: _Bounds, node: int, number: int) -> None:
+    def _count(self, bounds: RuleBounds, node: int, number: int) -> None:
         bit = 1 << node
         for rule in bounds.counting:
             counted = self._counted[rule]
@@ -513,44 +489,6 @@ class _Seating:
         return Filling(rows, node, item, number)
 
 
-class _Bounds(msgspec.Struct, frozen=True):
-    """The rules that bind pods of a class of rules, and the classes that its pods keep off their node."""
-
-    owns: tuple[int, ...]
-    counting: tuple[int, ...]
-    counting_owns: tuple[int, ...]
-    only_owns: tuple[int, ...]
-    only_counting: tuple[int, ...]
-    bars: tuple[int, ...]
-    alone: bool
-    free: bool
-
-
-def _bounds_of(rules: Rules) -> list[_Bounds]:
-    """The bounds of all classes of rules."""
-    classes = zip(
-        marked_columns(rules.owners),
-        marked_columns(rules.capped > 0),
-        marked_columns(rules.clash),
-        rules.clash.diagonal().tolist(),
-        rules.free.tolist(),
-        strict=True,
-    )
-    return [
-        _Bounds(
-            owns=tuple(owns),
-            counting=tuple(counting),
-            counting_owns=tuple(rule for rule in owns if rule in counting),
-            only_owns=tuple(rule for rule in owns if rule not in counting),
-            only_counting=tuple(rule for rule in counting if rule not in owns),
-            bars=tuple(bars),
-            alone=alone,
-            free=free,
-        )
-        for owns, counting, bars, alone, free in classes
-    ]
-
-
 def cheapest_rows(
     problem: BinPackingProblem, nodes: int, node: Ints, item: Ints, number: Ints, among: Ints | None = None
 ) -> Ints:
@@ -564,7 +502,7 @@ def cheapest_rows(
         among = np.flatnonzero(np.isfinite(problem.price))
     order = among[np.argsort(problem.price[among], kind="stable")]
     net = problem.net[order]
-    unlike = not suit_lines(problem.suits)[0][:, order].all()
+    unlike = not problem.suit_lines[0][:, order].all()
     rows = np.full(nodes, -1, np.int64)
     step = max(1, (1 << 21) // max(net.size, 1))
     for start in range(0, nodes, step):

@@ -168,10 +168,13 @@ def _all_suit(reduced: ReducedProblem, profile: Ints, groups: int) -> Bools:
     return suits
 
 
-def deal(reduced: ReducedProblem, rows: Ints, effort: Effort) -> tuple[Floats, Floats, float]:
+def deal(
+    reduced: ReducedProblem, rows: Ints, effort: Effort, *, all_or_none: bool = False
+) -> tuple[Floats, Floats, float]:
     """Deal pods to nodes of `rows` [nodes], largest first, by the parts that fill all rows evenly.
 
-    Returns patterns [nodes, kinds], what found no room [kinds], and how full the nodes would be at best.
+    Returns patterns [nodes, kinds], what found no room [kinds], and how full the nodes would be at best. With
+    `all_or_none` it ends with the first pod that finds no room.
     """
     different, place, copies = np.unique(rows, return_inverse=True, return_counts=True)
     profile = profiles(reduced)
@@ -183,12 +186,13 @@ def deal(reduced: ReducedProblem, rows: Ints, effort: Effort) -> tuple[Floats, F
     order = np.argsort(-(reduced.sizes / scale).max(axis=1), kind="stable")
     pods = np.repeat(order, reduced.demand[order].astype(np.int64))
     row_of = _apportion(profile[pods], share)
-    over = [dealer.put(pods[row_of == row], np.flatnonzero(place == row), fine=False) for row in range(len(different))]
+    over = [dealer.put(pods[row_of == row], np.flatnonzero(place == row)) for row in range(len(different))]
     over.append(pods[row_of < 0])
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     late = np.concatenate(over)
-    late = dealer.put(late[np.argsort(rank[late], kind="stable")], np.arange(len(rows)), fine=True)
+    late = late[np.argsort(rank[late], kind="stable")]
+    late = dealer.put_one_by_one(late, np.arange(len(rows)), all_or_none=all_or_none)
     left = np.bincount(late, minlength=len(reduced.demand)).astype(np.float64)
     return dealer.counts, left, fullest
 
@@ -222,13 +226,11 @@ class _Dealer:
         self.counts: Floats = np.zeros((len(rows), len(reduced.sizes)))
         self.effort = effort
 
-    def put(self, pods: Ints, nodes: Ints, *, fine: bool) -> Ints:
+    def put(self, pods: Ints, nodes: Ints) -> Ints:
         """Put pods (kinds, in this order) on the nodes; returns those that found no room.
 
-        About a third of the nodes take one pod each at a time, the emptiest ones; `fine` takes pods one by one.
+        About a third of the nodes take one pod each at a time, the emptiest ones.
         """
-        if fine and len(nodes):
-            return self._put_one_by_one(pods, nodes)
         step = max(1, (len(nodes) + 2) // 3)
         if step == 1 and len(nodes):
             return self._put_in_turn(pods, nodes)
@@ -276,9 +278,11 @@ class _Dealer:
         self.counts[nodes] += counts
         return np.array(over, np.int64)
 
-    def _put_one_by_one(self, pods: Ints, nodes: Ints) -> Ints:
-        """Each pod goes to the node that is least full with it. For the next pod of the same kind only the
-        node that took this one is evaluated again."""
+    def put_one_by_one(self, pods: Ints, nodes: Ints, *, all_or_none: bool) -> Ints:
+        """As `put`, each pod to the node that is least full with it; with `all_or_none` until one finds no room.
+
+        For the next pod of the same kind only the node that took this one is evaluated again.
+        """
         over: list[Ints] = []
         edges = np.flatnonzero(np.diff(pods)) + 1
         for run in np.split(pods, edges) if len(pods) else ():
@@ -292,6 +296,8 @@ class _Dealer:
                 self._charge(nodes)
                 best = int(np.argmin(full))
                 if full[best] == np.inf:
+                    if all_or_none:
+                        return run[placed:]
                     continue
                 target = nodes[best]
                 self.load[target] += size

@@ -179,6 +179,7 @@ class Openings:
         self._reserves = any(template.reserved or template.steady for template in templates)
         self._rooms: dict[tuple[int, bytes], RoomByState] = {}
         self._new_prices: dict[tuple[int, bytes, bool], tuple[object, float]] = {}
+        self._orders: dict[tuple[int, bytes, bool, int], tuple[object, Sequence[NodeClaimTemplate]]] = {}
         self._holds = 0
         self._best: tuple[tuple[int, int, object], tuple[int, int] | None] | None = None
         self._within: dict[tuple[int, Requirements, bytes], tuple[bytes, ClaimGroup | RefusalKind]] = {}
@@ -195,7 +196,14 @@ class Openings:
         """
         if not self._tied:
             return self.templates
+        key = (attempt.constraint, attempt.requests.tobytes(), attempt.pod_class.missed, number)
+        now = self._allowances()
+        known = self._orders.get(key)
+        if known is None or known[0] != now:
+            known = self._orders[key] = (now, self._ordered(attempt, number))
+        return known[1]
 
+    def _ordered(self, attempt: PlacementAttempt, number: int) -> Sequence[NodeClaimTemplate]:
         def price(pool: Sequence[NodeClaimTemplate]) -> float:
             prices = (entry.price_of_pods(attempt.requests, number) for entry in self._entries(pool, attempt))
             return next(prices, np.inf)
