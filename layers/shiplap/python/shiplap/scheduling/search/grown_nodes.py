@@ -223,7 +223,7 @@ class _Grower:
         price, opened = float(self._price[alone]), 1
         left = self._fill_paid_room(kind, size, left)
         if left:
-            self._ask(kind, size, 0)
+            self._ask(kind, size, slice(self._nodes))
         each, grows = 0, False
         while left:
             taken = self._grow(kind, size, left, price)
@@ -241,7 +241,7 @@ class _Grower:
             before = self._nodes
             left -= self._open(kind, size, alone, fresh, each, left)
             if left:
-                self._ask(kind, size, before)
+                self._ask(kind, size, slice(before, self._nodes))
 
     def _cheapest_row_alone(self, kind: int) -> int:
         suits = None if self._allowed is None else self._problem.suits[kind]
@@ -274,9 +274,8 @@ class _Grower:
         fullest = self._fullest(spare, many, left)
         return left - self._take(kind, size, some[fullest], many[fullest], left)
 
-    def _ask(self, kind: int, size: Floats, first: int) -> None:
-        """Note for the nodes from `first` on which row one more pod needs, and what that adds to the price."""
-        nodes = slice(first, self._nodes)
+    def _ask(self, kind: int, size: Floats, nodes: Ints | slice) -> None:
+        """Note for these nodes [n] which row one more pod needs, and what that adds to the price."""
         allowed = None if self._allowed is None else self._allowed[nodes] & self._problem.suits[kind]
         row = self._next[nodes] = self._find.of(self._use[:, nodes] + size[:, None], allowed)
         self._step[nodes] = (self._price[row] - self._paid[nodes]).round(9)
@@ -313,7 +312,7 @@ class _Grower:
         self._spare[:, some] = over
         taken = self._take(kind, size, some, many, left)
         if taken < left:
-            self._ask(kind, size, 0)
+            self._ask(kind, size, some)
         return taken
 
     def _grow_one(self, kind: int, size: Floats, left: int, node: int) -> int:

@@ -127,8 +127,13 @@ def _least_nodes(problem: BinPackingProblem) -> int:
 
 def _filling(problem: BinPackingProblem, reduced: ReducedProblem) -> Filling | None:
     """The cheapest filling found at once; None where a pod finds no place."""
+    one = _on_one_node(problem, reduced)
+    if one is not None and one.hourly(problem) <= _dearest_alone(reduced):
+        return one
     bound, _, used = totals_bound(reduced, _unlimited())
     least = least_price(bound, reduced.price) * (1 + EXACT), _fewest_nodes(reduced)
+    if one is not None and _filling_rank(problem, one)[0] <= least[0]:
+        return one
     best: Filling | None = None
     for found in _fillings(problem, reduced, float(used.sum())):
         best = found if best is None else min(best, found, key=lambda one: _filling_rank(problem, one))
@@ -136,6 +141,23 @@ def _filling(problem: BinPackingProblem, reduced: ReducedProblem) -> Filling | N
         if price <= least[0] and nodes <= least[1]:
             break
     return best
+
+
+def _on_one_node(problem: BinPackingProblem, reduced: ReducedProblem) -> Filling | None:
+    """All pods on one node; None where no row, or a rule, allows it."""
+    asked, exact = reduced.demand > 0, reduced.sizes.shape[1] - reduced.soft
+    total = (reduced.sizes * reduced.demand[:, None]).sum(axis=0)[:exact]
+    if not (reduced.suits[asked].all(axis=0) & (reduced.net[:, :exact] >= total).all(axis=1)).any():
+        return None
+    found = realise(problem, reduced, reduced.demand[None, :], _unlimited())
+    return found if found is not None and len(found.rows) == 1 else None
+
+
+def _dearest_alone(reduced: ReducedProblem) -> float:
+    """USD per hour that the dearest pod costs alone, which no filling undercuts."""
+    asked = reduced.demand > 0
+    holds = rows_holding(reduced.net, reduced.sizes[asked]) & reduced.suits[asked]
+    return float(np.max(reduced.price[holds.argmax(axis=1)]))
 
 
 def _fillings(problem: BinPackingProblem, reduced: ReducedProblem, nodes: float) -> Iterator[Filling]:
@@ -210,6 +232,7 @@ def _unlimited() -> Effort:
 
 def _dealt(reduced: ReducedProblem) -> list[Floats]:
     """Patterns [nodes, kinds] of pods dealt out to a mixture of nodes; none if that leaves more than a few over."""
+    tried: Ints = np.zeros(0, np.int64)
     for slack in _FIRST_SLACKS:
         rows = mix(reduced, slack, _unlimited())
         if not len(rows):
@@ -217,6 +240,9 @@ def _dealt(reduced: ReducedProblem) -> list[Floats]:
         if len(rows) == 1 and _holds_all(reduced, int(rows[0])):
             return [reduced.demand[None, :]]
         is_last = slack == _FIRST_SLACKS[-1]
+        if not is_last and np.array_equal(rows, tried):
+            continue
+        tried = rows
         counts, left, fullest = deal(reduced, rows, _unlimited(), all_or_none=not is_last)
         if not np.isfinite(fullest):
             continue

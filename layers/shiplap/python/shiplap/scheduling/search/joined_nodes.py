@@ -39,7 +39,8 @@ class _Joiner:
         self._net, self._row_price = problem.net[self._rows], problem.price[self._rows]
         self._price: Floats = problem.price[filling.rows].copy()
         self._row: Ints = filling.rows.copy()
-        self._scale = np.maximum(self._net.max(axis=0, initial=1), 1)
+        self._largest: Ints = self._net.max(axis=0, initial=0)
+        self._scale = np.maximum(self._largest, 1)
         self._into: Ints = np.arange(len(filling.rows))
         nodes, item, node, number = len(filling.rows), filling.item, filling.node, filling.number
         self._load: Ints = _sums(nodes, node, problem.sizes[item] * number[:, None])
@@ -137,6 +138,11 @@ class _Joiner:
         if not len(groups):
             return False
         load: Ints = self._load[groups].sum(axis=1)
+        # Most are more than the largest row holds.
+        small = (load <= self._largest).all(axis=1)
+        groups, load = groups[small], load[small]
+        if not len(groups):
+            return False
         holds = rows_holding(self._net, load)
         if self._suits is not None:
             holds &= self._suits[groups].all(axis=1)

@@ -6,6 +6,7 @@ requirements accumulated so far, the rows allowed to it) and its load, so only t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
@@ -51,6 +52,7 @@ class RowSet(msgspec.Struct, eq=False):
     _among: Bools | None = None
     _plain: Bools | None = None
     _bargains: tuple[Ints, Floats] | None = None
+    _steps: list[list[int]] | None = None
 
     @property
     def net(self) -> Ints:
@@ -95,6 +97,17 @@ class RowSet(msgspec.Struct, eq=False):
             front = pareto_front(np.concatenate([self.net[some], -nanos[:, None]], axis=1))
             self._bargains = front[:, :-1], -front[:, -1] / 1e9
         return self._bargains
+
+    @property
+    def steps(self) -> list[list[int]]:
+        """The rows' net resources [resources, rows] where each has at least as much as all cheaper ones; else empty.
+
+        So it is with the sizes of one family of instances.
+        """
+        if self._steps is None:
+            grows = bool(self.plain.all()) and bool((self.net[1:] >= self.net[:-1]).all())
+            self._steps = self.net.T.tolist() if grows else []
+        return self._steps
 
     def has_row(self, rows: Ints) -> Bools:
         """True for each of these rows of the template [n] that is in the set."""
@@ -282,6 +295,10 @@ class ClaimGroup(msgspec.Struct, eq=False):
         return known
 
     def _launch_price(self, load: Ints) -> float:
+        steps = self.row_set.steps
+        if steps and not self.minimums:
+            first = max(map(bisect_left, steps, load.tolist()))
+            return float(self.price[first]) if first < len(self.price) else np.inf
         holds = self.holding(load)
         plain = holds & self.row_set.plain
         # Rows stand by price: the first that holds a load is the cheapest.
