@@ -126,13 +126,18 @@ def load_of(
     runs = np.zeros((len(daemons), len(table.row_type)), np.bool_)
     for place, requirements in enumerate(variants):
         rows = slice(place, None, len(variants))
+        allowed: dict[tuple[Requirements, ...], Bools] = {}
         for number, daemon in enumerate(daemons):
-            types = _types_that_run(daemon, requirements, given, table, allow_undefined)
-            runs[number, rows] = types[table.row_type[rows]]
+            possible = _types_with(daemon.requests, table)
+            if not possible.any():
+                continue
+            if daemon.terms not in allowed:  # most DaemonSets go anywhere
+                allowed[daemon.terms] = _types_allowed(daemon.terms, requirements, given, table, allow_undefined)
+            runs[number, rows] = (allowed[daemon.terms] & possible)[table.row_type[rows]]
     overhead = np.zeros((len(table.row_type), len(table.axis)), np.int64)
     ports: list[frozenset[HostPort]] = [frozenset()] * len(table.row_type)
     for daemon, here in zip(daemons, runs, strict=True):
-        overhead[here] += table.axis.vector(daemon.requests)
+        overhead += np.where(here[:, None], table.axis.vector(daemon.requests), 0)
         if daemon.ports:
             for row in np.flatnonzero(here).tolist():
                 ports[row] |= daemon.ports
@@ -151,22 +156,24 @@ def expected_on_node(
     return coming
 
 
-def _types_that_run(
-    daemon: Daemon, requirements: Requirements, given: frozenset[str], table: TypeTable, allow_undefined: frozenset[str]
+def _types_allowed(
+    terms: Sequence[Requirements],
+    requirements: Requirements,
+    given: frozenset[str],
+    table: TypeTable,
+    allow_undefined: frozenset[str],
 ) -> Bools:
-    runs = np.zeros(len(table.types), np.bool_)
-    possible = _types_with(daemon.requests, table)
-    if not possible.any():
-        return runs
-    for term in daemon.terms:
+    """The types [types] of nodes with these requirements that node-affinity terms allow."""
+    allowed = np.zeros(len(table.types), np.bool_)
+    for term in terms:
         # No new node has a name that a manifest can know.
         if not all(term[key].allows_undefined for key in _NAMES if key in term):
             continue
         rest = Requirements(entry for key, entry in term.items() if key not in _NAMES)
         if requirements.compatible(rest, allow_undefined):
             there = requirements.and_(rest.values())
-            runs |= table.offered(there, given).suits & table.is_sold(there)
-    return runs & possible
+            allowed |= table.offered(there, given).suits & table.is_sold(there)
+    return allowed
 
 
 def _types_with(requests: Mapping[str, int], table: TypeTable) -> Bools:
