@@ -438,7 +438,8 @@ class OpenClaim(msgspec.Struct, eq=False):
 class OpenClaims:
     """Claims with their loads as arrays: `used` and `charges` [claims, resources], `group_of` [claims].
 
-    `changes` counts alterations, so that answers about all claims can be remembered while there is none.
+    `changes` counts alterations, so that answers about all claims can be remembered while there is none. `altered` are
+    the claims whose load or group changed, in turn.
     """
 
     def __init__(self, columns: int, groups: ClaimGroups) -> None:
@@ -451,7 +452,8 @@ class OpenClaims:
         self.known_states = ClaimStates()
         self._state_of: Ints = np.zeros(64, np.int64)
         self._template_of: Ints = np.zeros(64, np.int64)
-        self._altered: list[int] = []
+        self.altered: list[int] = []
+        self._numbered = 0
 
     def __len__(self) -> int:
         return len(self.claims)
@@ -478,9 +480,9 @@ class OpenClaims:
 
     def states(self) -> Ints:
         """The state of each claim [claims]. It is looked up when somebody asks: mostly nobody does."""
-        for place in self._altered:
+        for place in self.altered[self._numbered :]:
             self._state_of[place] = self.known_states.number(int(self._group_of[place]), self._used[place])
-        self._altered.clear()
+        self._numbered = len(self.altered)
         return self._state_of[: len(self.claims)]
 
     def install(self, groups: Sequence[ClaimGroup], charges: Ints, loads: Ints) -> list[OpenClaim]:
@@ -496,7 +498,7 @@ class OpenClaims:
         self._used[start:end], self._charges[start:end] = loads, charges
         self._group_of[start:end] = [group.index for group in groups]
         self._template_of[start:end] = [group.template.index for group in groups]
-        self._altered += range(start, end)
+        self.altered += range(start, end)
         self.changes += len(groups)
         return opened
 
@@ -509,7 +511,7 @@ class OpenClaims:
         self._charges[place] = charge
         self._group_of[place] = group.index
         self._template_of[place] = group.template.index
-        self._altered.append(place)
+        self.altered.append(place)
         self.changes += 1
         return place
 
@@ -526,14 +528,14 @@ class OpenClaims:
         self.claims[place].group = group
         self._group_of[place] = group.index
         self._used[place] += amounts
-        self._altered.append(place)
+        self.altered.append(place)
         self.changes += 1
 
     def regroup(self, place: int, group: ClaimGroup) -> None:
         """Let a claim be of another group, which holds its load."""
         self.claims[place].group = group
         self._group_of[place] = group.index
-        self._altered.append(place)
+        self.altered.append(place)
         self.changes += 1
 
     def restrict(self, place: int, allowed: Bools) -> None:
@@ -542,5 +544,5 @@ class OpenClaims:
         group = claim.group
         claim.group = self.groups.get(group.template, group.requirements, allowed, group.minimums)
         self._group_of[place] = claim.group.index
-        self._altered.append(place)
+        self.altered.append(place)
         self.changes += 1

@@ -179,6 +179,7 @@ class Openings:
         self._reserves = any(template.reserved or template.steady for template in templates)
         self._rooms: dict[tuple[int, bytes], RoomByState] = {}
         self._new_prices: dict[tuple[int, bytes, bool], tuple[object, float]] = {}
+        self._known_least: dict[tuple[int, int, int], _LeastAdded] = {}
         self._orders: dict[tuple[int, bytes, bool, int], tuple[object, Sequence[NodeClaimTemplate]]] = {}
         self._holds = 0
         self._best: tuple[tuple[int, int, object], tuple[int, int] | None] | None = None
@@ -478,14 +479,9 @@ class Openings:
         """
         if not len(self.open):
             return None
-        added = self._added(attempt, bound, inside, joining=joining)
-        place = int(np.argmin(added))
-        least = float(added[place])
+        place, least = self._least_added(attempt, bound, inside, joining=joining)
         if least == np.inf:
             return None
-        if joining:
-            places = np.flatnonzero(added <= least).tolist()
-            place = min(places, key=lambda place: sum(len(pods) for _, pods in self.open.claims[place].pods))
         group = self.open.claims[place].group
         target = self.merge(group, attempt)
         if least > 0 or target is None:
@@ -497,6 +493,40 @@ class Openings:
             self._ask(room, attempt, np.array([state], np.int64))
         most = min(most, int(room.kept[state]), 1 if attempt.pod_class.ports else int(room.many[state]))
         return CheapestPlace(attempt, least, place, target, most if bound is None else min(most, int(bound[place])))
+
+    def _least_added(
+        self, attempt: PlacementAttempt, bound: Ints | None, inside: Bools | None, *, joining: bool
+    ) -> tuple[int, float]:
+        """The claim that `cheapest_claim` finds, and what a pod adds to its price; infinite where none takes it.
+
+        Remembered until a claim changes that is `inside`: the next pod of a class looks into all its domains again, and
+        the last one changed a claim in one of them.
+        """
+        pod_class = attempt.pod_class
+        if bound is not None or joining or pod_class.ports or self.merges.get(pod_class.index, 0) >= self._most_merges:
+            return self._find_least_added(attempt, bound, inside, joining=joining)
+        key, allowances = (pod_class.index, attempt.level, attempt.constraint), self._allowances()
+        known = self._known_least.get(key)
+        if known is None or known.allowances != allowances or self._has_changed(known, inside):
+            place, least = self._find_least_added(attempt, bound, inside, joining=joining)
+            known = self._known_least[key] = _LeastAdded(0, allowances, place, least)
+        known.seen = len(self.open.altered)
+        return known.place, known.least
+
+    def _has_changed(self, known: _LeastAdded, inside: Bools | None) -> bool:
+        changed = set(self.open.altered[known.seen :])
+        return bool(changed) and (inside is None or known.place in changed or bool(inside[list(changed)].any()))
+
+    def _find_least_added(
+        self, attempt: PlacementAttempt, bound: Ints | None, inside: Bools | None, *, joining: bool
+    ) -> tuple[int, float]:
+        added = self._added(attempt, bound, inside, joining=joining)
+        place = int(np.argmin(added))
+        least = float(added[place])
+        if joining and least < np.inf:
+            places = np.flatnonzero(added <= least).tolist()
+            place = min(places, key=lambda place: sum(len(pods) for _, pods in self.open.claims[place].pods))
+        return place, least
 
     def _added(self, attempt: PlacementAttempt, bound: Ints | None, inside: Bools | None, *, joining: bool) -> Floats:
         """Return what a pod adds to the price of each open claim [claims]; infinite where the pod may not go."""
@@ -728,6 +758,18 @@ class Openings:
             gain = (self.open.charges[places] - charges).sum(axis=0)[columns]
         known = self._slim[key] = _LeastCharges(self.open.changes, places, least, gain)
         return known
+
+
+class _LeastAdded(msgspec.Struct, eq=False):
+    """The claim at `place` to whose price a pod adds least, `least` USD per hour.
+
+    Found with these `allowances`, when so many claims had been altered as are `seen`.
+    """
+
+    seen: int
+    allowances: object
+    place: int
+    least: float
 
 
 class _LeastCharges(msgspec.Struct, frozen=True, eq=False):
