@@ -84,6 +84,9 @@ class PolicyView:
     has_standing: ClassVar[bool] = False
     """True if `standing` may have something to say."""
 
+    answer: ClassVar[Any] = dict[str, Any]
+    """The type of `document`."""
+
     unread: ClassVar[Mapping[str, Unread]] = {}
     """What a note says of each port of the feature that refuses to be read, by the name of its `PolicyPort`."""
 
@@ -147,8 +150,10 @@ class PolicyView:
         """Return the pods with which the pod `namespace/name` waits for places; None for a pod that waits alone."""
         return None
 
-    def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:
-        """Return the same for `shiplap plan -o json`; None for nothing."""
+    def document(
+        self, snapshot: Snapshot, plan: Plan, rehearsed: Sequence[str]
+    ) -> dict[str, Any] | msgspec.Struct | None:
+        """Return the same for `shiplap plan -o json`, as an `answer`; None for nothing."""
         return None
 
 
@@ -234,11 +239,11 @@ def planned_together(snapshot: Snapshot, key: str) -> Together | None:
 @cache
 def policy_answers() -> type[msgspec.Struct]:
     """Return the type of the parts of features of `shiplap plan -o json`."""
-    fields = [(name, dict[str, Any] | UnsetType, UNSET) for name, _ in views()]
+    fields = [(name, view.answer | UnsetType, UNSET) for name, view in views()]
     return msgspec.defstruct("PolicyAnswers", fields, frozen=True)
 
 
-def policy_documents(snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any]:
+def policy_documents(snapshot: Snapshot, plan: Plan, rehearsed: Sequence[str]) -> dict[str, Any]:
     """Return the parts of features of `shiplap plan -o json`, by the name of the feature."""
-    found = {name: view.document(snapshot, rehearsed) for name, view in views()}
+    found = {name: view.document(snapshot, plan, rehearsed) for name, view in views()}
     return {name: document for name, document in found.items() if document is not None}

@@ -12,6 +12,7 @@ from tests.formats.doors import shiplap
 from tests.formats.golden import Golden
 from tests.unit.cli.gangs_written import arguments
 from tests.unit.cli.test_gangs_explained_requests import status
+from tests.unit.cli.test_gangs_in_plans import members
 from tests.unit.cli.test_gangs_requests_in_files import pod_template, request
 
 COMMAND = ["explain", "provisioningrequest"]
@@ -27,3 +28,14 @@ def test_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
         has_schema(COMMAND, whole := json.loads(found.out))
         answers[title] = {"exit code": found.code, "answer": whole}
     golden.holds("commands/gangs-explain", answers)
+
+
+def test_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    answers = {}
+    for title, nodes in (("launched", 9), ("not launched", 2)):
+        given = arguments(tmp_path, nodes, pod_template(), request(3), *members())
+        found = shiplap(*given, "-o", "json")
+        has_schema(["plan"], whole := json.loads(found.out))
+        answers[title] = {"exit code": found.code, "gangs": whole["gangs"]}
+    golden.holds("commands/gangs-plan", answers)

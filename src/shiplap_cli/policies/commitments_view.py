@@ -31,7 +31,7 @@ class CommitmentsView(PolicyView):
         """Yield what commitments pay now."""
         return used_lines(inputs)
 
-    def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:  # noqa: ARG002 - none of it leaves
+    def document(self, snapshot: Snapshot, plan: Plan, rehearsed: Sequence[str]) -> dict[str, Any] | None:  # noqa: ARG002 - room before the plan
         """Return what is left for new nodes."""
         known = snapshot.policy(CommitmentInput)
         return None if known is None else to_builtins(known.room)

@@ -43,13 +43,14 @@ _HAS_NVIDIA = Requirement.one_of("karpenter.k8s.aws/instance-gpu-manufacturer", 
 class WrittenGang(msgspec.Struct, frozen=True):
     """A gang of files: how many members it needs, its pods as far as files say them, and where the first is written.
 
-    `name` has its kind before it: `gang ml/train`.
+    `name` has its kind before it: `gang ml/train`. `explained_by` is the command that explains it.
     """
 
     name: str
     minimum: int
     pods: tuple[Pod, ...]
     document: Document
+    explained_by: str
 
 
 def limit_warnings(documents: Sequence[Document], pools: Sequence[NodePool], supply: Supply) -> Iterator[InvalidInput]:
@@ -100,7 +101,8 @@ def _warning(gang: WrittenGang, resource: str, needed: int, allowed: int, pools:
     )
     why = (
         f"{gang.name} can never start: its {gang.minimum} members request {resource} "
-        f"{format_amount(resource, needed)} together, {which} {format_amount(resource, allowed)}"
+        f"{format_amount(resource, needed)} together, {which} {format_amount(resource, allowed)}; whole nodes count, "
+        f"which are no less: `shiplap {gang.explained_by}` names what suffices"
     )
     return InvalidInput(document.source, why, document=document.name, field="spec", line=document.line_of(("spec",)))
 
@@ -123,7 +125,9 @@ def _written_gangs(documents: Sequence[Document]) -> Iterator[WrittenGang]:
     for asked, members in sorted(found.items(), key=lambda pair: pair[0]):
         if minima[asked] > 1:
             pods = tuple(pod for _, pod in members)
-            yield WrittenGang(f"gang {asked[1]}/{asked[2]}", minima[asked], pods, members[0][0])
+            document = members[0][0]
+            told = f"explain pod {asked[1]}/{document.name.partition('/')[2]}"
+            yield WrittenGang(f"gang {asked[1]}/{asked[2]}", minima[asked], pods, document, told)
     yield from _requested(documents)
 
 
@@ -141,7 +145,8 @@ def _requested(documents: Sequence[Document]) -> Iterator[WrittenGang]:
         request = capacity_request(item, templates, item.created_at, 0.0)
         if request.sets:
             pods = tuple(waiting_pods(request, ()))
-            yield WrittenGang(f"{REQUEST_KIND} {item.key}", len(pods), pods, document)
+            told = f"explain provisioningrequest {item.key}"
+            yield WrittenGang(f"{REQUEST_KIND} {item.key}", len(pods), pods, document, told)
 
 
 def _pods_of(document: Document) -> Iterator[Pod]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -32,6 +32,7 @@ from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.output import counted
+from shiplap_cli.policies.gangs_answers import PlannedRequest
 from shiplap_cli.policy_views import FeatureObjects
 
 POD_TEMPLATE = "PodTemplate"
@@ -116,18 +117,24 @@ def templates_of(documents: Sequence[Document]) -> KnownTemplates:
 
 
 class PlanInWords(NamedTuple):
-    """A plan as the lines of gangs and requests tell it. `told` are the reasons for pods without a place, by key."""
+    """A plan as gangs and requests are told of it.
+
+    `told` are the reasons for pods without a place, by key, `held` those for pods that are not planned at all.
+    """
 
     plan: Plan
     told: Mapping[str, str]
+    held: Mapping[str, str]
     money: Money
     again: bool
 
     @classmethod
     def of(cls, snapshot: Snapshot, plan: Plan) -> PlanInWords:
         """Return what lines tell of a plan; that of an install is made again every minute."""
-        told = {entry.pod.key: entry.message for entry in plan.unschedulable}
-        return cls(plan, told, Money(snapshot), bool(snapshot.install))
+        told, held = (
+            {entry.pod.key: entry.message for entry in entries} for entries in (plan.unschedulable, plan.ignored)
+        )
+        return cls(plan, told, held, Money(snapshot), bool(snapshot.install))
 
     def claims(self, pods: Iterable[Pod]) -> list[PlannedClaim]:
         """Return the new nodes that pods have places on."""
@@ -142,12 +149,32 @@ class PlanInWords(NamedTuple):
 
     def reason(self, pod: Pod, gang: str) -> str:
         """Return why nothing is launched for the gang or request of a pod."""
-        return self.told.get(pod.key, "").removeprefix(f"nothing is launched for gang {gang}: ")
+        told = self.told.get(pod.key) or self.held.get(pod.key, "")
+        return told.removeprefix(f"nothing is launched for gang {gang}: ")
 
     def not_launched(self, pod: Pod, gang: str) -> str:
         """Return the same as a part of a line, and when it is planned again."""
         again = "; it is planned again every minute" if self.again else ""
         return f"nothing is launched: {self.reason(pod, gang)}{again}"
+
+    def verdict(self, pods: Sequence[Pod], gang: str) -> Verdict:
+        """Return what the plan has for the pods of a gang or request that wait."""
+        served = served_pods(self.plan)
+        places = sum(pod.key in served for pod in pods)
+        price = self.money.of_launches(claims := self.claims(pods))
+        reason = self.reason(pods[0], gang) if pods and not places else ""
+        return Verdict(places, bool(places), reason, len(claims), price.hourly, price.estimated)
+
+
+class Verdict(NamedTuple):
+    """What a plan has for a gang or request: pods with a place, or the reason for none, and what new nodes cost."""
+
+    places: int
+    launched: bool
+    reason: str
+    new_nodes: int
+    hourly: float
+    estimated: bool
 
 
 def waiting_request_lines(view: ClusterView, words: PlanInWords) -> Iterator[str]:
@@ -178,18 +205,28 @@ def asks_no_launch(pod: Pod) -> bool:
     return has_no_object(pod.metadata.name) and pod.metadata.annotations.get(CLASS) == CHECK_CAPACITY
 
 
-def request_documents(view: ClusterView) -> list[dict[str, Any]]:
+def planned_requests(view: ClusterView, words: PlanInWords) -> tuple[PlannedRequest, ...]:
     """Return the requests whose pods are in a view."""
-    return [
-        {
-            "namespace": pods[0].metadata.namespace,
-            "name": pods[0].metadata.annotations[REQUEST],
-            "class": pods[0].metadata.annotations[CLASS],
-            "pods": len(pods),
-            "booked": sum(bool(pod.spec.node_name) for pod in pods),
-        }
-        for pods in pods_by_request(view).values()
-    ]
+    return tuple(_planned_request(pods, words) for pods in pods_by_request(view).values())
+
+
+def _planned_request(pods: Sequence[Pod], words: PlanInWords) -> PlannedRequest:
+    meta, waiting = pods[0].metadata, [pod for pod in pods if not pod.spec.node_name]
+    verdict = words.verdict(waiting, namespaced_name(meta.namespace, meta.annotations[REQUEST]))
+    booked = len(pods) - len(waiting)
+    return PlannedRequest(
+        namespace=meta.namespace,
+        name=meta.annotations[REQUEST],
+        provisioning_class=meta.annotations[CLASS],
+        pods=len(pods),
+        booked=booked,
+        with_place=booked + verdict.places,
+        launched=verdict.launched,
+        reason=verdict.reason,
+        new_nodes=verdict.new_nodes,
+        hourly=verdict.hourly,
+        estimated=verdict.estimated,
+    )
 
 
 def pods_by_request(view: ClusterView) -> dict[str, list[Pod]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import UNSET
+
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.names import has_no_object
 from shiplap.kubernetes.objects import Pod
@@ -25,13 +27,15 @@ from shiplap.policies.policy_settings import PolicySettings
 from shiplap.ports.state import COMMIT_GROUP
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
+from shiplap_cli.output import counted
+from shiplap_cli.policies.gangs_answers import PlannedGang, PlannedGangs
 from shiplap_cli.policies.gangs_objects import PRIORITY_CLASS, checked_pod_groups, facts_of_objects
 from shiplap_cli.policies.gangs_requests import (
     POD_TEMPLATE,
     PlanInWords,
     asks_no_launch,
     checked_requests,
-    request_documents,
+    planned_requests,
     request_lines,
     requests_of_files,
     waiting_request_lines,
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
 
 class GangsView(PolicyView):
     """Plans gangs as a whole where pods or files say that they are gangs, and tells of each that waits."""
+
+    answer: ClassVar[Any] = PlannedGangs
 
     has_standing: ClassVar[bool] = True
 
@@ -129,11 +135,12 @@ class GangsView(PolicyView):
                 return Together() if members.gang.problem else Together(keys, members.needed)
         return None
 
-    def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:  # noqa: ARG002 - none of it leaves
+    def document(self, snapshot: Snapshot, plan: Plan, rehearsed: Sequence[str]) -> PlannedGangs | None:  # noqa: ARG002 - none of it leaves
         """Return the gangs that wait, and the requests."""
-        gangs, requests = _waiting(snapshot), request_documents(snapshot.view)
-        found = {"waiting": [_document(members) for members in gangs]} if gangs or requests else {}
-        return (found | {"requests": requests} if requests else found) or None
+        words = PlanInWords.of(snapshot, plan)
+        waiting = tuple(_planned(members, words) for members in _waiting(snapshot))
+        requests = planned_requests(snapshot.view, words)
+        return PlannedGangs(waiting, requests or UNSET) if waiting or requests else None
 
 
 VIEW = GangsView()
@@ -159,11 +166,13 @@ def _waiting(snapshot: Snapshot) -> Sequence[GangMembers]:
 
 
 def _line(members: GangMembers, words: PlanInWords) -> str:
-    gang = members.gang
+    gang, first = members.gang, members.waiting[0]
+    if held := words.held.get(first.key):
+        return f"  {gang.key}: its {counted(len(members.waiting), 'member')} are not planned: {held}"
     served = served_pods(words.plan) & {pod.key for pod in members.waiting}
     have = f"  {gang.key}: {members.placed + len(served)} of {gang.minimum} members have a place"
     if not served:
-        return f"{have}; {words.not_launched(members.waiting[0], gang.key)}"
+        return f"{have}; {words.not_launched(first, gang.key)}"
     claims = words.claims(members.waiting)
     risk = most_at_risk(claims, members, COMMIT_GROUP)
     several = f", in several requests: at most ${risk:.4f} an hour at risk if the last is refused" if risk else ""
@@ -176,13 +185,20 @@ def _in_words(members: GangMembers) -> str:
     return f"{about}; {gang.problem}" if gang.problem else about
 
 
-def _document(members: GangMembers) -> dict[str, Any]:
+def _planned(members: GangMembers, words: PlanInWords) -> PlannedGang:
     gang = members.gang
-    return {
-        "namespace": gang.namespace,
-        "name": gang.name,
-        "minimum": gang.minimum,
-        "waiting": len(members.waiting),
-        "placed": members.placed,
-        "problem": gang.problem,
-    }
+    verdict = words.verdict(members.waiting, gang.key)
+    return PlannedGang(
+        namespace=gang.namespace,
+        name=gang.name,
+        minimum=gang.minimum,
+        waiting=len(members.waiting),
+        placed=members.placed,
+        problem=gang.problem,
+        with_place=members.placed + verdict.places,
+        launched=verdict.launched,
+        reason=verdict.reason,
+        new_nodes=verdict.new_nodes,
+        hourly=verdict.hourly,
+        estimated=verdict.estimated,
+    )

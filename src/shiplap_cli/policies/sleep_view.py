@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_state import SleepNotes
+from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_cli.policy_views import PolicyView, Unread
 from shiplap_cli.render.sleep_lines import sleep_document, sleep_lines
@@ -28,7 +29,7 @@ class SleepView(PolicyView):
         """Yield what sleeps, in one line each."""
         return sleep_lines(snapshot.policy(SleepInput), rehearsed)
 
-    def document(self, snapshot: Snapshot, rehearsed: Sequence[str]) -> dict[str, Any] | None:
+    def document(self, snapshot: Snapshot, plan: Plan, rehearsed: Sequence[str]) -> dict[str, Any] | None:  # noqa: ARG002 - before the plan
         """Return what sleeps."""
         sleep = snapshot.policy(SleepInput)
         return None if sleep is None else sleep_document(sleep.state, rehearsed)

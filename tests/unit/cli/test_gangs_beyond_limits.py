@@ -63,6 +63,8 @@ def test_a_limit_below_what_a_gang_needs_is_said(tmp_path: Path, shiplap: Shipla
     (warning,) = warned(shiplap, tmp_path, gpu_pool(gpus="16"), written)
     assert (warning["document"], warning["field"]) == (f"{written['kind']}/train", "spec")
     assert SAID in warning["reason"]
+    least = "; whole nodes count, which are no less: `shiplap explain pod ml/train` names what suffices"
+    assert warning["reason"].endswith(least)
     assert warned(shiplap, tmp_path, gpu_pool(gpus="32"), written) == []
 
 

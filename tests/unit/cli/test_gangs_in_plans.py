@@ -74,6 +74,20 @@ def test_the_document_lists_gangs_that_wait(tmp_path: Path, shiplap: Shiplap) ->
     assert answer["nodeClaims"] == []
 
 
+@pytest.mark.parametrize(
+    ("nodes", "verdict"), [(9, (3, True, "", 3, 1.2)), (2, (0, False, "2 of 3 members would have a place: ", 0, 0.0))]
+)
+def test_the_document_has_the_verdict_on_each_gang(
+    tmp_path: Path, shiplap: Shiplap, nodes: int, verdict: tuple[int, bool, str, int, float]
+) -> None:
+    given = arguments(tmp_path, nodes, pod_group(minMember=3), *grouped())
+    (gang,) = shiplap.json(*given, code=0 if verdict[1] else 1)["gangs"]["waiting"]
+    reason = gang["reason"][: len(verdict[2])]
+    found = (gang["withPlace"], gang["launched"], reason, gang["newNodes"], gang["hourly"])
+    assert (found, gang["estimated"], gang["problem"]) == (pytest.approx(verdict), False, "")
+    assert bool(gang["reason"]) != gang["launched"]
+
+
 def test_files_without_gangs_say_nothing_of_them(tmp_path: Path, shiplap: Shiplap) -> None:
     assert "Gangs" not in shiplap(*arguments(tmp_path, 9, pod("web", "1")))
     assert "gangs" not in shiplap.json(*arguments(tmp_path, 9, pod("web", "1")))

@@ -9,7 +9,7 @@ import pytest
 
 from shiplap_cli.policies import gangs_view
 from tests.commands import Shiplap, listed
-from tests.unit.cli.gangs_written import arguments, gpu_pool, template
+from tests.unit.cli.gangs_written import MINIMUM, arguments, gpu_pool, template
 from tests.unit.cli.planned_files import pod
 
 ATOMIC, CHECK = (f"{kind}.autoscaling.x-k8s.io" for kind in ("best-effort-atomic-scale-up", "check-capacity"))
@@ -47,7 +47,13 @@ def test_a_request_in_files_is_planned_whole_or_not_at_all(tmp_path: Path, shipl
     assert "ProvisioningRequest web/train: 3 pods with room, 3 new nodes for $" in whole
     short = shiplap.page(*arguments(tmp_path, 2, pod_template(), request()), code=1)
     assert "ProvisioningRequest web/train: no room for its 3 pods; nothing is launched: 2 of 3 members would" in short
-    assert shiplap.json(*arguments(tmp_path, 2, pod_template(), request()), code=1)["nodeClaims"] == []
+    for nodes, places, reason in ((9, 3, ""), (2, 0, "2 of 3 members would have a place: ")):
+        answer = shiplap.json(*arguments(tmp_path, nodes, pod_template(), request()), code=int(not places))
+        (found,) = answer["gangs"]["requests"]
+        assert (found["withPlace"], found["launched"], found["newNodes"]) == (places, bool(places), places)
+        assert (len(answer["nodeClaims"]), bool(found["hourly"])) == (places, bool(places))
+        assert found["reason"].startswith(reason)
+        assert bool(reason) == bool(found["reason"])
 
 
 def test_requests_are_read_once(tmp_path: Path, shiplap: Shiplap, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,6 +92,18 @@ def test_consumers_of_a_request_wait_for_it(tmp_path: Path, shiplap: Shiplap) ->
     assert [(item["name"], item["class"], item["pods"], item["booked"]) for item in listed_requests] == [
         ("train", ATOMIC, 1, 0)
     ]
+
+
+def test_a_gang_that_consumes_a_request_is_told_why_nothing_is_launched_for_it(
+    tmp_path: Path, shiplap: Shiplap
+) -> None:
+    waiting = [consumer(f"train-{number}") for number in range(2)]
+    for item in waiting:
+        item["metadata"]["annotations"][MINIMUM] = "2"
+        item["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "train", "uid": "1", "controller": True}]
+    page = shiplap.page(*arguments(tmp_path, 9, pod_template(), request(2), *waiting))
+    why = "it consumes ProvisioningRequest web/train, which is not provisioned yet"
+    assert f"web/train: its 2 members are not planned: {why} ProvisioningRequest web/train: 2 pods with room" in page
 
 
 def test_a_foreign_class_is_left_alone(tmp_path: Path, shiplap: Shiplap) -> None:
@@ -133,3 +151,5 @@ def test_a_limit_below_what_a_request_needs_is_said(tmp_path: Path, shiplap: Shi
                 text for text in reasons if text.startswith("ProvisioningRequest web/train can never start: its 4")
             ]
             assert bool(found) == warns
+            told = "`shiplap explain provisioningrequest web/train` names what suffices"
+            assert all(text.endswith(told) for text in found)

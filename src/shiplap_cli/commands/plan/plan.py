@@ -137,7 +137,7 @@ def plan(
         plan_document(decided, solve_s, money),
         caveats_of(inputs),
         RejectedOverlays(tuple(rejected)),
-        policy_answers()(**policy_documents(snapshot, rehearsed)),
+        policy_answers()(**policy_documents(snapshot, decided, rehearsed)),
         PlanCosts(totals, month) if month is not None else PlanCosts(),
     )
     if html is not None:
