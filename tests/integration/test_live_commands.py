@@ -110,7 +110,7 @@ def test_the_cluster_has_its_own_pools(cluster: Cluster) -> None:
     assert found["nodeClaims"][0]["nodePool"] == "default"
     assert found["nodeClaims"][0]["launch"]["zone"].startswith("eu-west-1")
     assert found["notes"] == [
-        "embedded catalogue of eu-west-1: prices are estimates, AMIs and subnets are not looked at"
+        "embedded catalogue of eu-west-1: prices are estimates of us-east-1's, AMIs and subnets are not looked at"
     ]
     assert "! embedded catalogue" in cluster.says("plan", "--no-aws")
     wrong = json.loads(json.dumps(POOL))

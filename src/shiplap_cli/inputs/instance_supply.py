@@ -28,6 +28,9 @@ from shiplap_lab.catalogue import embedded
 
 NODE_CLASS_FIELD = "spec.template.spec.nodeClassRef.name"
 
+_PRICED = "us-east-1"
+"""The Region whose list prices the estimates were fitted to."""
+
 _ASSUMED_AMI = "al2023@latest"
 """The AMIs that Karpenter's own examples name."""
 
@@ -108,7 +111,8 @@ def embedded_supply(cluster_inputs: ClusterInputs, why: str = "") -> InstanceSup
     region, unknown = cluster_inputs.cluster.region, ""
     if not cluster_inputs.region_given and region not in embedded.regions():
         region, unknown = embedded.DEFAULT_REGION, f" ({region} of the nodes is not known)"
-    said = f"embedded catalogue of {region}{unknown}: prices are estimates, AMIs and subnets are not looked at{why}"
+    estimates = "prices are estimates" + (f" of {_PRICED}'s" if region != _PRICED else "")
+    said = f"embedded catalogue of {region}{unknown}: {estimates}, AMIs and subnets are not looked at{why}"
     return InstanceSupply(embedded.load(region), notes=(said,))
 
 

@@ -167,7 +167,7 @@ def test_other_conflicts_show_both_sides() -> None:
     node = Requirements([needs("NotIn", "b", "a")])
     assert node.conflict(Requirements([needs("In", "a")])) == f"{KEY} In [a] does not meet {KEY} NotIn [a, b]"
     bounded = Requirements([needs("Gt", "5")])
-    assert bounded.conflict(Requirements([needs("Lt", "3")])) == f"{KEY} Exists <=2 does not meet {KEY} Exists >=6"
+    assert bounded.conflict(Requirements([needs("Lt", "3")])) == f"{KEY} <=2 does not meet {KEY} >=6"
 
 
 def test_requirements_compare_and_hash_by_content() -> None:

@@ -103,7 +103,8 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tr
     def __str__(self) -> str:
         bounds = [f"{sign}{n}" for sign, n in ((">=", self.at_least), ("<=", self.at_most)) if n is not None]
         listed = f" [{', '.join(sorted(self.values))}]" if self.values else ""
-        return " ".join([f"{self.key} {self.operator}{listed}", *bounds])
+        told = [f"{self.operator}{listed}"] if listed or not bounds else []
+        return " ".join([self.key, *told, *bounds])
 
 
 def requirement(key: str, operator: str, values: Collection[str] = (), min_values: int | None = None) -> Requirement:
