@@ -20,6 +20,7 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, NodeClaim
 from shiplap.scheduling.model.snapshot import PlanStage, Snapshot
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs
+from shiplap_cli.inputs.missing_storage import notes_of_running_pods
 from shiplap_cli.policy_views import views
 
 
@@ -38,12 +39,14 @@ def disruption_snapshot(inputs: LoadedInputs, **changes: Any) -> DisruptionSnaps
     return library_snapshot(snapshot.without_stage(PlanStage.PRICES), service, settings)
 
 
-def told_of_budgets(inputs: LoadedInputs) -> LoadedInputs:
-    """The inputs, with a note where files have pods on nodes and no PodDisruptionBudget: they may be left out."""
-    if inputs.live or not inputs.state.view.by_node or inputs.state.pod_disruption_budgets:
+def told_of_missing_kinds(inputs: LoadedInputs) -> LoadedInputs:
+    """The inputs, with notes where files have pods on nodes without what keeps or moves them: it may be left out."""
+    view = inputs.state.view
+    if inputs.live or not view.by_node:
         return inputs
-    missing = "no PodDisruptionBudget is among the objects: if the cluster has some, fewer nodes may go"
-    return replace(inputs, notes=(*inputs.notes, missing))
+    budgets = "no PodDisruptionBudget is among the objects: if the cluster has some, fewer nodes may go"
+    missing = () if inputs.state.pod_disruption_budgets else (budgets,)
+    return replace(inputs, notes=(*inputs.notes, *missing, *notes_of_running_pods(view)))
 
 
 def asked_settings(known: DisruptionSettings, changes: Mapping[str, Any]) -> DisruptionSettings:

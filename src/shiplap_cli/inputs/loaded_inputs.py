@@ -41,6 +41,7 @@ from shiplap_cli.inputs.instance_supply import (
     used_node_classes,
     with_assumed_node_classes,
 )
+from shiplap_cli.inputs.missing_storage import notes_of_waiting_pods
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.options import Sources
 from shiplap_cli.output import counted, note, summary
@@ -161,7 +162,9 @@ def _notes(cluster_inputs: ClusterInputs, supply: InstanceSupply | None) -> tupl
         tuple(cluster_inputs.installed.notes) if cluster_inputs.installed is not None else _install_hint(cluster_inputs)
     )
     of_supply = supply.notes if supply is not None else ()
-    return (*assumed, *of_supply, *_notes_of_workloads(cluster_inputs), *others)
+    cluster, view = cluster_inputs.cluster, cluster_inputs.state.view
+    of_storage = () if cluster_inputs.live else notes_of_waiting_pods(view, cluster.claim_rules)
+    return (*assumed, *of_supply, *_notes_of_workloads(cluster_inputs), *of_storage, *others)
 
 
 def _notes_of_workloads(cluster_inputs: ClusterInputs) -> Iterator[str]:

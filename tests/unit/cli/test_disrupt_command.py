@@ -86,6 +86,14 @@ def test_files_without_a_budget_may_lack_what_the_cluster_has(files: Files) -> N
     assert not files.disrupt(node("a")).get("notes", ())  # no pod could be protected
 
 
+def test_files_without_claims_keep_nodes_of_pods_that_have_some(files: Files) -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    answer = files.disrupt(node("a"), pod("p", node="a", volumes=volumes))
+    assert [entry["node"] for entry in answer["blocked"]] == ["a"]
+    said = "no PersistentVolumeClaim is among the objects: 1 pod with claims cannot leave its node"
+    assert any(note.startswith(said) for note in answer["notes"])
+
+
 def test_where_there_are_nodeclaims_a_node_without_one_is_left_alone(files: Files) -> None:
     answer = files.disrupt(node("a"), node("b"), claim("claim-b", "b"))
     assert [command["nodes"] for command in answer["commands"]] == [["b"]]

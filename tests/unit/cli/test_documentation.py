@@ -178,6 +178,18 @@ def test_every_command_on_a_page_exists_with_its_options(page: Path) -> None:
         assert asked <= OPTIONS.get(found, set()) | {"--help"}, words
 
 
+_KINDS = {"pods", "nodes", "daemonsets", "pdb", "pv", "pvc", "storageclasses", "csinodes", "csidrivers", "namespaces"}
+"""The kinds that every state of a cluster needs: pods with claims are left alone without theirs."""
+_OBJECTS = re.compile(r"kubectl get (?:-A -o json )?(\S+,\S+)(?= -A -o json| \| shiplap)")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "action" / "action.yml"], ids=name)
+def test_kubectl_gets_all_kinds_that_a_plan_reads(page: Path) -> None:
+    text_of_page = re.sub(r"\s+", " ", page.read_text())
+    for kinds in (set(found.split(",")) for found in _OBJECTS.findall(text_of_page)):
+        assert kinds >= _KINDS, f"{page.name} lacks {sorted(_KINDS - kinds)}"
+
+
 def test_commands_are_found_on_pages() -> None:
     assert sum(len(list(shown(page))) for page in PAGES) > 150
     assert ["plan", "--context", "prod", "--manifests", "my-nodepools/"] in shown(ROOT / "README.md")

@@ -130,6 +130,41 @@ def test_the_fixed_format(plan: Plan) -> None:
     assert result["stats"]["solveSeconds"] >= 0
 
 
+def _storage(kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    named = {"name": name, "namespace": "web"} if kind == "PersistentVolumeClaim" else {"name": name}
+    return {"kind": kind, "metadata": named} | fields
+
+
+CLAIM = _storage("PersistentVolumeClaim", "data", spec={"volumeName": "vol"})
+CLASS = _storage("StorageClass", "gp3", provisioner="ebs.csi.aws.com")
+UNBOUND = _storage("PersistentVolumeClaim", "data", spec={"storageClassName": "gp3"})
+HERE = {"kind": "Node", "metadata": {"name": "here"}, "status": {"allocatable": {"cpu": "1m", "pods": "3"}}}
+OTHER = _storage("PersistentVolumeClaim", "other", spec={})
+ADD = "add pv,pvc,storageclasses,csinodes,csidrivers to what kubectl gets"
+
+
+@pytest.mark.parametrize(
+    ("objects", "said"),
+    [
+        ([], ["no PersistentVolumeClaim is among the objects: 2 pods with claims are left alone"]),
+        ([OTHER], []),  # the cluster has claims, and not this one
+        ([CLAIM], ["no PersistentVolume is among the objects: 2 pods with claims are left alone"]),
+        ([CLAIM, _storage("PersistentVolume", "another", spec={})], []),
+        ([UNBOUND], ["no StorageClass is among the objects: 2 pods with claims are left alone"]),
+        ([UNBOUND, CLASS], []),
+        ([UNBOUND, CLASS, HERE], ["no CSINode is among the objects: the volumes a node takes are not counted"]),
+    ],
+)
+def test_kinds_of_storage_that_the_files_lack_are_told(
+    plan: Plan, objects: list[dict[str, Any]], said: list[str]
+) -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    asking = [pod(name, "1", volumes=volumes) for name in ("a", "b")]
+    gated = pod("gated", "1", volumes=volumes, schedulingGates=[{"name": "wait"}])
+    notes = plan(*asking, gated, pod("plain", "1"), *objects).get("notes", [])
+    assert [note for note in notes if "among the objects" in note] == [f"{each}; {ADD}" for each in said]
+
+
 def test_the_policy_for_preferences(plan: Plan) -> None:
     wanted = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
     term = {"weight": 1, "preference": {"matchExpressions": [wanted]}}

@@ -13,7 +13,7 @@ from rich.text import Text
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
-from shiplap_cli.inputs.disruption_inputs import disruption_snapshot, told_of_budgets
+from shiplap_cli.inputs.disruption_inputs import disruption_snapshot, told_of_missing_kinds
 from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.joined_documents import joined
@@ -68,9 +68,10 @@ def disrupt(
 
     Example: shiplap disrupt --context prod --manifests pools/
 
-    Example: kubectl get nodes,pods,daemonsets,pdb -A -o json | shiplap disrupt -f - --manifests pools/
+    Example: kubectl get nodes,pods,daemonsets,pdb,pv,pvc,storageclasses,csinodes,csidrivers,namespaces -A -o json
+    | shiplap disrupt -f - --manifests pools/
     """
-    inputs = told_of_budgets(load_inputs(sources, which, lax_budgets=True))
+    inputs = told_of_missing_kinds(load_inputs(sources, which, lax_budgets=True))
     given = {"spot_to_spot": spot_to_spot, "move_cost": move_cost, "least_saving_per_pod": least_saving_per_pod}
     snapshot = disruption_snapshot(inputs, **{name: value for name, value in given.items() if value is not None})
     started = time.perf_counter()

@@ -21,7 +21,7 @@ from shiplap.scheduling.supply.pool_catalogs import accepted_overlays
 from shiplap_cli.commands.plan.drifting_nodes import drifting_nodes
 from shiplap_cli.commands.plan.monthly_costs import MOST_NODES, MonthlyCosts, consolidation_of, monthly_costs
 from shiplap_cli.commands.plan.plan_answers import PlanCosts, RejectedOverlays
-from shiplap_cli.inputs.disruption_inputs import disruption_snapshot, rehearsed_nodes, told_of_budgets
+from shiplap_cli.inputs.disruption_inputs import disruption_snapshot, rehearsed_nodes, told_of_missing_kinds
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs, load_inputs_per_manifests
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.joined_documents import joined
@@ -111,7 +111,9 @@ def plan(
 
     Example: shiplap plan --context prod --arm web --arm job/batch/import
 
-    Example: kubectl get pods,nodes,daemonsets,replicasets,pdb,nodepools,ec2nodeclasses -A -o json | shiplap plan -f -
+    Example: kubectl get -A -o json
+    pods,nodes,daemonsets,replicasets,pdb,pv,pvc,storageclasses,csinodes,csidrivers,namespaces,nodepools,ec2nodeclasses
+    | shiplap plan -f -
     """
     if markdown is not None and diff is None:
         raise InvalidInput("--markdown", "writes a comparison: name the two sets of manifests with --diff OLD NEW")
@@ -132,7 +134,7 @@ def plan(
     rejected = _rejected_overlays(snapshot)
     totals = totals_of(inputs.snapshot, decided, money, from_scratch=from_scratch)
     month = _month(inputs, decided, totals, money, from_scratch=from_scratch)
-    inputs = told_of_budgets(inputs) if month is not None else inputs
+    inputs = told_of_missing_kinds(inputs) if month is not None else inputs
     answer = joined(
         plan_document(decided, solve_s, money),
         caveats_of(inputs),

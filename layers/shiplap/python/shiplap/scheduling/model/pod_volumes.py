@@ -163,7 +163,7 @@ class PodVolumes:
             self._made.setdefault(volume.spec.storage_class_name, []).append(volume)
         users: dict[str, list[Pod]] = {}
         for pod in view.pods:
-            for key in {_claim_key(pod, volume) for volume in _claimed(pod)}:
+            for key in {claim_key(pod, volume) for volume in _claimed(pod)}:
                 users.setdefault(key, []).append(pod)
         self._shared = frozenset(key for key, pods in users.items() if len(pods) > 1)
         self._holders = {
@@ -190,7 +190,7 @@ class PodVolumes:
 
         for name, key in keys.items():
             for pod in users[name]:
-                for other in sorted({_claim_key(pod, volume) for volume in _claimed(pod)}):
+                for other in sorted({claim_key(pod, volume) for volume in _claimed(pod)}):
                     if keys.get(other) == key:
                         one, another = sorted((root(name), root(other)))
                         first[another] = one
@@ -226,7 +226,7 @@ class PodVolumes:
         """The places that a pod has to share with the other pods of its volumes."""
         if not self._joined:
             return ()
-        claims = (_claim_key(pod, volume) for volume in _claimed(pod))
+        claims = (claim_key(pod, volume) for volume in _claimed(pod))
         return tuple(sorted({self._joined[claim] for claim in claims if claim in self._joined}))
 
     def needs(self, pod: Pod) -> VolumeNeeds:
@@ -234,7 +234,7 @@ class PodVolumes:
         places: list[int] = []
         attachments: set[Attachment] = set()
         for volume in _claimed(pod):
-            key = _claim_key(pod, volume)
+            key = claim_key(pod, volume)
             claim = self._claim(pod, volume, key)
             places.append(self._place(claim, key))
             driver = self._driver(claim)
@@ -264,7 +264,7 @@ class PodVolumes:
         claims: set[Attachment] = set()
         for pod in pods:
             for volume in _claimed(pod):
-                key = _claim_key(pod, volume)
+                key = claim_key(pod, volume)
                 claim = self._claims.get(key)
                 driver = self._driver(claim) if claim is not None else ""
                 if driver:
@@ -392,8 +392,8 @@ def _claimed(pod: Pod) -> Iterator[Volume]:
     return (volume for volume in pod.spec.volumes if is_claim(volume))
 
 
-def _claim_key(pod: Pod, volume: Volume) -> str:
-    """The claim of a volume; one made for the pod is named after pod and volume."""
+def claim_key(pod: Pod, volume: Volume) -> str:
+    """Return the namespace/name of the claim of a volume; one made for the pod is named after pod and volume."""
     named = volume.persistent_volume_claim
     name = named.claim_name if named is not None else f"{pod.metadata.name}-{volume.name}"
     return namespaced_name(pod.metadata.namespace, name)
