@@ -274,7 +274,8 @@ def test_it_writes_what_fits_the_only_cluster(aws: None, shiplap: Shiplap, tmp_p
     subnets = make_cluster()
     page = shiplap("init", "--region", REGION, "--to", tmp_path)
     assert f"wrote {tmp_path / 'shiplap.yaml'}" in page
-    assert page.splitlines()[-3:] == [
+    assert page.splitlines()[-4:] == [
+        "  npx aws-cdk bootstrap    # once per account and Region",
         "  shiplap doctor --before-deploy",
         "  npx aws-cdk deploy",
         "  kubectl apply -f docs/rbac.yaml",

@@ -11,7 +11,12 @@ from shiplap_cli.commands.init.surroundings import DISCOVERY_TAG, ClusterSurroun
 from shiplap_cli.commands.migrate.migration_findings import MIGRATION_TAINT
 
 SETTINGS = "shiplap.yaml"
-NEXT = ("shiplap doctor --before-deploy", "npx aws-cdk deploy", "kubectl apply -f docs/rbac.yaml")
+NEXT = (
+    "npx aws-cdk bootstrap    # once per account and Region",
+    "shiplap doctor --before-deploy",
+    "npx aws-cdk deploy",
+    "kubectl apply -f docs/rbac.yaml",
+)
 """The commands after `shiplap init`, in order."""
 _MOST_SUBNETS = 16
 """What Lambda takes of a VPC."""
