@@ -459,10 +459,10 @@ def _named_in(node_class: EC2NodeClass) -> Iterator[tuple[Where, str]]:
 
 
 def _roles_of_two_systems(manifests: FoundManifests) -> Iterator[InvalidInput]:
-    """Each role that Windows and Linux nodes would share: it has one access entry."""
+    """Each role that Windows and Linux nodes would share: it has one access entry. Only sound ones tell their system."""
     found: dict[str, dict[bool, tuple[Document, EC2NodeClass]]] = {}
-    for document, node_class in manifests.node_classes():
-        if node_class.spec.role:
+    for document, node_class in manifests.report.sound:
+        if isinstance(node_class, EC2NodeClass) and node_class.spec.role:
             found.setdefault(node_class.spec.role, {}).setdefault(_is_windows(node_class), (document, node_class))
     where: Where = ("spec", "role")
     for role, by_system in found.items():

@@ -112,6 +112,20 @@ def test_manifests_of_two_clusters_are_judged_once(folder: Path) -> None:
     assert told(folder, text) == [("nodes.yaml", "spec.rolle", 11)]
 
 
+@pytest.mark.parametrize(
+    ("images", "line"),
+    [("amiSelectorTerms: [{id: ami-01234567}]", 4), ("amiSelectorTerms: [{alias: ubuntu@latest}]", 8)],
+    ids=["no family", "unknown family"],
+)
+def test_an_image_without_a_known_family_hides_no_other_mistake(folder: Path, images: str, line: int) -> None:
+    whole = "apiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nmetadata: {name: a}\nspec:\n"
+    terms = "  subnetSelectorTerms: [{id: subnet-00000001}]\n  securityGroupSelectorTerms: [{id: sg-00000001}]\n"
+    (folder / "others").mkdir()
+    (folder / "others" / "nodes.yaml").write_text(f"{whole}  role: nodes\n{terms}  {images}\n  colour: red\n")
+    found = told(folder, "region: eu-west-1\nclusters:\n" + OTHER)
+    assert [(name, number) for name, _, number in found] == [("nodes.yaml", line), ("nodes.yaml", 9)]
+
+
 def test_a_path_that_no_file_system_has_is_a_mistake_of_its_field(folder: Path) -> None:
     found = told(folder, f"region: eu-west-1\nclusters:\n  - name: a\n    manifests: {'m' * 5000}\n")
     assert found == [("shiplap.yaml", "clusters[0].manifests", 4)]
