@@ -73,6 +73,12 @@ class PolicyDocument:
         return ()
 
 
+def unknown_node_pool(name: str, manifests: Manifests) -> str:
+    """The reason against the name of a NodePool that the manifests do not have."""
+    known = ", ".join(sorted(pool.metadata.name for pool in manifests.node_pools)) or "none"
+    return f"NodePool {name!r} is not in the manifests; there are {known}"
+
+
 def documents() -> tuple[tuple[str, PolicyDocument], ...]:
     """Return the parts of all features, each with the name of the feature."""
     return tuple((name, module.DOCUMENT) for name, module in parts("shiplap_cdk", "document"))

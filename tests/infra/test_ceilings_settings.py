@@ -19,7 +19,7 @@ clusters:
     manifests: manifests
     ceilings:
       - {hourly: 30, mode: priority, abovePriority: 100}
-      - {nodePool: batch, monthly: 3000, mode: cheapest}
+      - {nodePool: general, monthly: 3000, mode: cheapest}
 """
 
 
@@ -27,7 +27,7 @@ def test_ceilings_of_the_account_and_of_a_cluster_reach_the_functions(folder: Pa
     (cluster,) = written(folder, "region: eu-west-1" + CEILINGS).settings().clusters
     of_cluster = (
         Ceiling(hourly=30, mode=CeilingMode.PRIORITY, above_priority=100),
-        Ceiling(monthly=3000, mode=CeilingMode.CHEAPEST, node_pool="batch"),
+        Ceiling(monthly=3000, mode=CeilingMode.CHEAPEST, node_pool="general"),
     )
     of_account = (Ceiling(monthly=20000, mode=CeilingMode.STOP),)
     assert cluster.policy(CeilingSettings) == CeilingSettings(of_cluster, of_account)
@@ -53,3 +53,11 @@ def test_a_mode_that_does_not_exist_is_told_with_its_line_and_the_modes(folder: 
     (wrong,) = caught.value.problems
     assert (wrong.field, wrong.line) == ("ceilings[0].mode", 3)
     assert wrong.reason == "must be one of warn, cheapest, priority, stop, is 'halt'"
+
+
+def test_a_ceiling_on_a_node_pool_that_is_not_there_is_told_with_those_that_are(folder: Path) -> None:
+    with pytest.raises(InvalidManifests) as caught:
+        written(folder, "region: eu-west-1" + CEILINGS.replace("{nodePool: general", "{nodePool: nights"))
+    (wrong,) = caught.value.problems
+    assert wrong.field == "clusters[0].ceilings[1].nodePool"
+    assert wrong.reason == "NodePool 'nights' is not in the manifests; there are general"

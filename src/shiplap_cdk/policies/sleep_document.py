@@ -8,7 +8,7 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.decoding import Problem
 from shiplap.policies.sleep.sleep_settings import SleepSettings
 from shiplap.policies.sleep.sleep_state import annotation_problem
-from shiplap_cdk.policy_document import PolicyDocument
+from shiplap_cdk.policy_document import PolicyDocument, unknown_node_pool
 
 
 class SleepDocument(PolicyDocument):
@@ -32,8 +32,7 @@ class SleepDocument(PolicyDocument):
             pool = by_name.get(name)
             where = ("nodePools", place)
             if pool is None:
-                known = ", ".join(sorted(by_name)) or "none"
-                yield where, f"NodePool {name!r} is not in the manifests; there are {known}"
+                yield where, unknown_node_pool(name, manifests)
             elif pool.spec.replicas is not None:
                 yield where, f"NodePool {name!r} is static: its `replicas` say how many nodes"
             elif reason := annotation_problem(pool):
