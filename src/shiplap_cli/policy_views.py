@@ -110,6 +110,10 @@ class PolicyView:
         """Yield what is legal and surely not meant in objects of other kinds, beside these NodePools."""
         yield from ()
 
+    def doubts(self, documents: Sequence[Document]) -> Iterator[InvalidInput]:
+        """Yield the same of objects of files alone, for decisions as well."""
+        yield from ()
+
     def of_launch(self, claim: PlannedClaim) -> str:
         """Return what there is to say of a launch; empty for nothing."""
         return ""
@@ -184,8 +188,15 @@ def warned_by_features(
     documents: Sequence[Document], pools: Sequence[NodePool], supply: Supply
 ) -> Iterator[InvalidInput]:
     """Yield the warnings of features about objects of other kinds than manifests, as `manifest_warnings`."""
+    yield from doubted_by_features(documents)
     for _, view in views():
         yield from view.warnings(documents, pools, supply)
+
+
+def doubted_by_features(documents: Sequence[Document]) -> Iterator[InvalidInput]:
+    """Yield those warnings of features that need no NodePools."""
+    for _, view in views():
+        yield from view.doubts(documents)
 
 
 def as_asked_by(snapshot: Snapshot, objects: FeatureObjects | None) -> Snapshot:

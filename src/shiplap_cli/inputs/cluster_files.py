@@ -41,11 +41,16 @@ from shiplap_cli.inputs import object_validation
 from shiplap_cli.inputs.claim_objects import ClaimObject, claim_of, histories_of, read_claim_object
 from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
 from shiplap_cli.inputs.pod_templates.admission import Admission, LimitRange, PriorityClass, RuntimeClass
-from shiplap_cli.inputs.pod_templates.pod_sets import has_pod_template, makes_sets, workloads_of_sets
+from shiplap_cli.inputs.pod_templates.pod_sets import (
+    has_pod_template,
+    makes_sets,
+    suspended_workload,
+    workloads_of_sets,
+)
 from shiplap_cli.inputs.pod_templates.workload_objects import KINDS as WORKLOADS
 from shiplap_cli.inputs.pod_templates.workload_objects import Workload, read_workload
 from shiplap_cli.inputs.workloads import Scale, missing_pods
-from shiplap_cli.policy_views import FeatureObjects, kinds_of_features
+from shiplap_cli.policy_views import FeatureObjects, doubted_by_features, kinds_of_features
 
 T = TypeVar("T")
 
@@ -53,13 +58,18 @@ MANIFEST_KINDS = frozenset({"NodePool", "EC2NodeClass", "NodeOverlay", "Capacity
 """The kinds that `shiplap.manifests.files.loading` reads, among a cluster's objects."""
 
 
+_WITHOUT_TEMPLATES = frozenset({"Pod", "Node", "Event", "NodeClaim"})
+"""Kinds of which there are most; none of their objects has the template of pods."""
+
+
 class ClusterState(msgspec.Struct, frozen=True):
     """The part of a cluster that a decision reads; `histories` say since when, as far as NodeClaims tell.
 
     `manifests` are the NodePools and what belongs to them, as far as they were among the objects, not yet checked.
     `added` says how many pods of which workload are in the view although they do not exist, `passed_over` how many
-    objects of which kind make pods that are not. `of_features` is None
-    where what optional features read may not be listed.
+    objects of which kind make pods that are not, `suspended` which would
+    if they were resumed. `doubts` are what features say of objects that are legal and surely not meant. `of_features`
+    is None where what optional features read may not be listed.
     """
 
     view: ClusterView
@@ -69,6 +79,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     manifests: tuple[Document, ...] = ()
     added: tuple[tuple[str, int], ...] = ()
     passed_over: tuple[tuple[str, int], ...] = ()
+    suspended: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     of_features: FeatureObjects | None = None
 
 
@@ -89,6 +101,8 @@ def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = N
     seen: dict[tuple[str, str, str], Document] = {}
     manifests: list[Document] = []
     of_features: list[Document] = []
+    templates: list[Document] = []
+    suspended: list[str] = []
     kinds_read = kinds_of_features()
     for document in (document for path in paths for document in read_documents(path)):
         kind = document.data.get("kind")
@@ -96,8 +110,11 @@ def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = N
             raise invalid_field(document, "", "kind is missing")
         if kind in kinds_read:
             of_features.append(document)
-        if makes_sets(document) and scales is not None:
-            of_sets += workloads_of_sets(document)
+        if kind not in _WITHOUT_TEMPLATES:
+            templates.append(document)
+        if scales is not None:
+            of_sets += workloads_of_sets(document) if makes_sets(document) else []
+            suspended += filter(None, [suspended_workload(document)])
         if kind not in found:
             if kind in MANIFEST_KINDS:
                 manifests.append(document)
@@ -130,6 +147,8 @@ def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = N
         state,
         added=missing.counts,
         passed_over=tuple(sorted(passed_over.items())),
+        suspended=tuple(sorted(set(suspended) - {name for name, _ in missing.counts})),
+        doubts=tuple(map(str, doubted_by_features(templates))),
         of_features=FeatureObjects(tuple(of_features)),
     )
 

@@ -174,6 +174,9 @@ def _notes_of_workloads(cluster_inputs: ClusterInputs) -> Iterator[str]:
         yield f"{counted(total, 'pod')} with + in the name will be made by workloads: {listed}"
     for kind, number in cluster_inputs.state.passed_over:
         yield f"pods of {counted(number, kind)} are not planned: their kind is not read"
+    if cluster_inputs.state.suspended:
+        yield f"pods of suspended workloads are not planned: {summary(cluster_inputs.state.suspended)}"
+    yield from cluster_inputs.state.doubts
 
 
 def _snapshot(

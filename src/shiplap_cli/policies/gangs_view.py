@@ -28,6 +28,7 @@ from shiplap.ports.state import COMMIT_GROUP
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap_cli.output import counted
+from shiplap_cli.policies.gangs_annotations import misplaced_annotations
 from shiplap_cli.policies.gangs_answers import PlannedGang, PlannedGangs
 from shiplap_cli.policies.gangs_objects import PRIORITY_CLASS, checked_pod_groups, facts_of_objects
 from shiplap_cli.policies.gangs_requests import (
@@ -69,6 +70,10 @@ class GangsView(PolicyView):
             from shiplap_cli.policies.gangs_limits import limit_warnings  # noqa: PLC0415 - only `validate` asks
 
             yield from limit_warnings(documents, pools, supply)
+
+    def doubts(self, documents: Sequence[Document]) -> Iterator[InvalidInput]:
+        """Yield the annotations of gangs that stand where no pod gets them."""
+        return misplaced_annotations(documents)
 
     def wanted(self, view: ClusterView, settings: PolicySettings | None) -> Sequence[OptionalKind]:
         """Return the PodGroups of those APIs of which a pod names one; an install also protects gangs that run.

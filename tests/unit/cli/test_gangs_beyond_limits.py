@@ -24,7 +24,7 @@ def job(parallelism: int = 4, **fields: Any) -> dict[str, Any]:
 def warned(shiplap: Shiplap, folder: Path, *objects: dict[str, Any]) -> list[dict[str, Any]]:
     (folder / "all.json").write_text(listed(*objects))
     found: list[dict[str, Any]] = shiplap.json("validate", folder)["warnings"]
-    return [item for item in found if "gang" in item["reason"]]
+    return [item for item in found if "gang" in item["reason"] + item["field"]]
 
 
 KINDS = [

@@ -123,6 +123,29 @@ def test_plan_counts_them(tmp_path: Path, shiplap: Shiplap) -> None:
     assert "Job shop/train-workers-1" in page
 
 
+SUSPENDED: list[Object] = [
+    {**JOB_SET, "spec": {**JOB_SET["spec"], "suspend": True}},
+    {**RAY, "spec": {**RAY["spec"], "suspend": True}},
+    {**MPI, "spec": {**MPI["spec"], "runPolicy": {"suspend": True}}},
+    {**workload("Job", "train", parallelism=2, suspend=True), "apiVersion": "batch/v1"},
+]
+
+
+@pytest.mark.parametrize("written", SUSPENDED, ids=lambda written: str(written["kind"]))
+def test_plan_says_that_a_suspended_object_was_seen(written: Object, tmp_path: Path, shiplap: Shiplap) -> None:
+    assert added(tmp_path, written) == []
+    said = f"pods of suspended workloads are not planned: {written['kind']} shop/train"
+    assert said in shiplap.page(*plan_of(tmp_path, written))
+    running = {**written, "spec": {**written["spec"], "suspend": False, "runPolicy": {}}}
+    assert "suspended" not in shiplap.page(*plan_of(tmp_path, running), code=None)
+
+
+def test_a_suspended_job_that_is_scaled_is_planned(tmp_path: Path, shiplap: Shiplap) -> None:
+    page = shiplap.page(*plan_of(tmp_path, SUSPENDED[-1]), "--scale", "train=2", code=None)
+    assert "2 pods with + in the name will be made by workloads" in page
+    assert "suspended" not in page
+
+
 @pytest.mark.parametrize("written", [JOB_SET, LEADER_WORKERS, RAY, MPI], ids=lambda written: str(written["kind"]))
 def test_explain_takes_the_name_of_the_object_that_makes_the_sets(
     written: Object, tmp_path: Path, shiplap: Shiplap

@@ -78,6 +78,10 @@ class _LeaderWorkers(_Fields, frozen=True):
     worker_template: PodTemplateSpec = PodTemplateSpec()
 
 
+class _RunPolicy(_Fields, frozen=True):
+    suspend: bool = False
+
+
 class _Spec(_Pods, frozen=True):
     """The fields of all kinds: after the common ones those of JobSet, LeaderWorkerSet, RayCluster and MPIJob."""
 
@@ -86,6 +90,7 @@ class _Spec(_Pods, frozen=True):
     head_group_spec: _Pods | None = None
     worker_group_specs: tuple[_Pods, ...] = ()
     mpi_replica_specs: dict[str, _Pods] = {}
+    run_policy: _RunPolicy = _RunPolicy()
 
 
 class _Status(_Fields, frozen=True):
@@ -96,6 +101,11 @@ class _Object(_Fields, frozen=True):
     metadata: ObjectMeta
     spec: _Spec = _Spec()
     status: _Status = _Status()
+
+    @property
+    def is_suspended(self) -> bool:
+        """True if its controller makes no pods until it is resumed."""
+        return (self.spec.suspend or self.spec.run_policy.suspend) and not self.status.terminal_state
 
 
 def _of_workload(kind: str) -> Callable[[_Spec], Iterator[PodSet]]:
@@ -183,6 +193,18 @@ def makes_sets(document: Document) -> bool:
     return _key(document) in _OF_CUSTOM_KINDS
 
 
+def suspended_workload(document: Document) -> str:
+    """Return a Job or custom resource as messages call it if it is suspended, as by Kueue; empty for others.
+
+    Raises InvalidInput.
+    """
+    if not (makes_sets(document) or document.data.get("kind") == "Job"):
+        return ""
+    item = typed_object(document, _Object)
+    meta = item.metadata
+    return f"{document.data['kind']} {meta.namespace or 'default'}/{meta.name}" if item.is_suspended else ""
+
+
 def has_pod_template(data: object, deep: int = 12) -> bool:
     """True if an object, or a part of it above this depth, holds the template of pods."""
     if isinstance(data, dict):
@@ -196,7 +218,7 @@ def has_pod_template(data: object, deep: int = 12) -> bool:
 def workloads_of_sets(document: Document) -> list[Workload]:
     """Return a workload for each set of such an object that has not ended and is not suspended. Raises InvalidInput."""
     item = typed_object(document, _Object)
-    if item.spec.suspend or item.status.terminal_state:
+    if item.is_suspended or item.status.terminal_state:
         return []
     sets = list(islice(_OF_CUSTOM_KINDS[_key(document)](item.spec), MOST_SETS + 1))
     if len(sets) > MOST_SETS:
