@@ -54,6 +54,8 @@ _LIMIT_S = 1200.0
 _LIMITS_S = {"performance": 5400.0, "disruption": 2400.0, "repair": 3600.0}
 _GRACE_S = 60.0
 _START_S = 120.0
+_LEAVES_S = 20.0
+"""Upstream's last step sees a Node go some moments before this does; another cluster takes minutes."""
 
 
 class FunctionUsage:
@@ -184,7 +186,7 @@ def _is_reusable(world: World, test: UpstreamTest, outcome: Outcome) -> bool:
         if outcome.verdict != PASSED:
             _write(RESULTS / f"{test.file_name}.cluster", world.told())
         return _is_clean(world, test, outcome)
-    except ClusterError:  # on a busy machine an API server refuses questions
+    except (ClusterError, TimeoutError):  # on a busy machine an API server refuses questions, and nodes stay
         return False
 
 
@@ -195,9 +197,11 @@ def _is_clean(world: World, test: UpstreamTest, outcome: Outcome) -> bool:
     if test.suite == "disruption" and (outcome.verdict != PASSED or _makes_nodes_sick(test)):
         return False
     if test.suite == "disruption" or module_of(test.suite) is AWS:
-        return not any(
-            world.api.list(plural).items for plural in ("nodes", "nodeclaims", "nodepools", "ec2nodeclasses")
+        kinds = ("nodes", "nodeclaims", "nodepools", "ec2nodeclasses")
+        wait_until(
+            lambda: not any(world.api.list(kind).items for kind in kinds), "nothing is left", timeout_s=_LEAVES_S
         )
+        return True
     return outcome.verdict == PASSED and not world.launched()
 
 
