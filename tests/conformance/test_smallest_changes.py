@@ -15,7 +15,7 @@ from tests.builders.nodes import node
 from tests.builders.pods import pod, pods
 from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
-from tests.conformance.given import Outcome, given
+from tests.conformance.given import Outcome, claim_volumes, given, pv, pvc
 
 ZONE, KIND, ARCH = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "kubernetes.io/arch"
 TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
@@ -66,6 +66,38 @@ def test_another_zone(selecting: dict[str, Any]) -> None:
     (proposal,) = asked(given(pod(**selecting), types=ONLY))
     assert proposal.changes == ("do not ask for topology.kubernetes.io/zone In [z9]",)
     assert "test-zone-1" in proposal.place
+
+
+@pytest.mark.parametrize(
+    "selecting", [{"selector": {ZONE: Z1}}, {"requires": [[rule(ZONE, "In", Z1), rule(ARCH, "In", "amd64")]]}]
+)
+def test_a_zone_that_its_volume_contradicts(selecting: dict[str, Any]) -> None:
+    storage = [pvc(volume="volume"), pv("volume", [rule(ZONE, "In", Z3)])]
+
+    def with_volume(**fields: Any) -> Outcome:
+        return given(pod(cpu="1", spec=claim_volumes("data"), **fields), types=ONLY, storage=storage)
+
+    outcome = with_volume(**selecting)
+    said = f"the pod asks for {ZONE} In [{Z1}], and its volumes for {ZONE} In [{Z3}]"
+    assert outcome.left("pod").message == f"incompatible volume requirements: {said}"
+    (proposal,) = asked(outcome)
+    assert proposal.changes == (f"do not ask for {ZONE} In [{Z1}]",)
+    assert Z3 in proposal.place
+    assert with_volume().scheduled
+
+
+def test_a_zone_that_its_volume_contradicts_and_a_toleration() -> None:
+    storage = [pvc(volume="volume"), pv("volume", [rule(ZONE, "In", Z3)])]
+    asking = pod(cpu="1", spec=claim_volumes("data"), selector={ZONE: Z1})
+    (proposal,) = asked(given(asking, pools=[pool(taints=[TAINT])], types=ONLY, storage=storage))
+    assert proposal.changes == (f"do not ask for {ZONE} In [{Z1}]", "tolerate dedicated=x:NoSchedule")
+
+
+@pytest.mark.parametrize("selecting", [{}, {"selector": {ZONE: Z1, "kubernetes.io/hostname": "a b"}}])
+def test_nothing_is_proposed_for_volumes_apart_or_a_selector_that_cannot_be_read(selecting: dict[str, Any]) -> None:
+    storage = [pvc(name, volume=name) for name in ("a", "b")]
+    storage += [pv(name, [rule(ZONE, "In", zone)]) for name, zone in (("a", Z1), ("b", Z3))]
+    assert asked(given(pod(spec=claim_volumes("a", "b"), **selecting), types=ONLY, storage=storage)) == ()
 
 
 def test_a_label_that_no_pool_has_is_added() -> None:

@@ -7,15 +7,19 @@ from difflib import get_close_matches
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod, Toleration
+from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import format_resources
+from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap.scheduling.explain.nearest import amount
 from shiplap.scheduling.explain.unschedulable import Explainer
-from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.pod_classes import PodClass, host_ports, node_terms
+from shiplap.scheduling.model.pod_volumes import PodVolumes
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, NearestMiss, Plan, is_asleep
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
@@ -139,7 +143,7 @@ def pod_account_of(
         "placed" if home is not None else "unschedulable",
         left.message if left is not None else "",
         left.nearest if left is not None else None,
-        _demands_of(pod, pod_class),
+        _demands_of(pod, pod_class) if not pod_class.problem else _written_demands(snapshot, pod, pod_class),
         home,
         () if pod_class.problem else _template_accounts(explainer, pod_class, decided, key),
         ()
@@ -191,7 +195,7 @@ def _demands_of(pod: Pod, pod_class: PodClass) -> PodDemands:
     attached += sorted(f"{claim} ({driver}, shared)" for driver, claim in pod_class.volumes.shared)
     return PodDemands(
         format_resources(pod_class.requests),
-        tuple(" and ".join(str(term[key]) for key in sorted(term)) for term in pod_class.terms if term),
+        tuple(_in_words(term) for term in pod_class.terms if term),
         tuple(map(_toleration, pod_class.tolerations)),
         tuple(topology),
         tuple(f"{port}/{protocol}" for port, protocol, _ in sorted(pod_class.ports)),
@@ -199,6 +203,30 @@ def _demands_of(pod: Pod, pod_class: PodClass) -> PodDemands:
         pod_class.priority,
         len(pod_class.members),
     )
+
+
+def _written_demands(snapshot: Snapshot, pod: Pod, pod_class: PodClass) -> PodDemands:
+    """The demands of a pod that is not planned as it is, as far as they can be read: its class has lost them."""
+    try:
+        requests = pod_requests(pod)
+    except ValueError:
+        requests = pod_class.requests
+    try:
+        terms = node_terms(pod.spec, strict=False)
+    except ValueError:
+        terms = pod_class.terms
+    ports = host_ports(pod.spec)
+    read = replace(pod_class, requests=requests, terms=terms, tolerations=pod.spec.tolerations, ports=ports)
+    claims = [
+        f'persistentvolumeclaim "{claim}"{f" ({name})" if name else ""}: {" or ".join(map(_in_words, alternatives))}'
+        for claim, name, alternatives in PodVolumes(snapshot.view).of_claims(pod)
+        if all(alternatives)
+    ]
+    return replace(_demands_of(pod, read), volumes=", ".join(claims))
+
+
+def _in_words(term: Requirements) -> str:
+    return " and ".join(str(term[key]) for key in sorted(term))
 
 
 _SIGNS = {"Gt": ">", "Lt": "<"}

@@ -25,6 +25,7 @@ from shiplap.kubernetes.objects import (
     Toleration,
 )
 from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount, parse_resources
+from shiplap.kubernetes.related_objects import has_claims
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.manifests.custom_resources import NodeOverlay, NodeOverlaySpec, NodePool, Quantity, RequirementSpec
@@ -32,7 +33,8 @@ from shiplap.manifests.shiplap_annotations import PROBE_UNMEASURED_TYPES
 from shiplap.scheduling.explain.nearest import Miss, amount, dollars, nearest_node, unmet_labels
 from shiplap.scheduling.explain.refusal_words import conflicting, labels_to_add
 from shiplap.scheduling.explain.unschedulable import Explainer, TemplateVerdict
-from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.pod_classes import PodClass, contradicted, node_terms
+from shiplap.scheduling.model.pod_volumes import PodVolumes
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
@@ -185,30 +187,70 @@ def change_proposals(
     if together is not None:
         key = min(together.members & _unplaced(packing), default="")
     first = _Attempt.of(snapshot, compiled, packing, key, together)
-    if first is None or not first.left_out:
-        return ()
-    alike = {pod.key for pod in first.pod_class.members} & together.members if together is not None else {key}
+    if first is not None:
+        starts = [_Start(snapshot, first, [])] if first.left_out else []
+    else:
+        starts = list(_starts_with_volumes(snapshot, key)) if together is None else []
     limits = {pool.metadata.name: pool.spec.limits for pool in snapshot.manifests.node_pools}
-    subject = _SubjectPod(key, first.pod_class.requests, limits, first.others_out, frozenset(alike), together)
-    verdicts = [verdict for verdict in Explainer(compiled, packing).verdicts(first.pod_class) if verdict.kind]
-    verdicts.sort(key=lambda verdict: verdict.miss.rank if verdict.miss is not None else (9, 0, 0.0, ""))
-    proposals = [_search(first, subject, verdict.template.name) for verdict in verdicts[:_MOST_TEMPLATES]]
-    node = nearest_node(first.pod_class, packing.nodes)
-    others = [_request_less(snapshot, subject, first.pod_class, node)] if node is not None and node.short else []
-    others += _measurements(snapshot, first.pod_class, verdicts[:_MOST_TEMPLATES])
-    proposals += [_minimized(first, _attempt(step.snapshot, subject), [step], subject) for step in others]
+    proposals: list[ChangeProposal | None] = []
+    for start in starts:
+        pod_class = start.attempt.pod_class
+        alike = {pod.key for pod in pod_class.members} & together.members if together is not None else {key}
+        left_out = first.others_out if first is not None else _unplaced(packing) | {key}
+        subject = _SubjectPod(key, pod_class.requests, limits, left_out, frozenset(alike), together)
+        proposals += _proposals_from(start, subject)
     distinct = {proposal.changes: proposal for proposal in proposals if proposal is not None}
     return tuple(sorted(distinct.values(), key=lambda p: (len(p.changes), p.size, p.changes))[:most])
+
+
+class _Start(msgspec.Struct, frozen=True, eq=False):
+    """The snapshot as it is, and the decision that a search starts from, with the steps that led to it."""
+
+    snapshot: Snapshot
+    attempt: _Attempt
+    steps: list[_Change]
+
+
+def _starts_with_volumes(snapshot: Snapshot, key: str) -> Iterator[_Start]:
+    """Yield the pod without the node selection that its volumes contradict; nothing if something else is wrong."""
+    pod = next((pod for pod in snapshot.view.pods if pod.key == key), None)
+    if pod is None or not has_claims(pod):
+        return
+    try:
+        own, needs = node_terms(pod.spec, strict=True), PodVolumes(snapshot.view).needs(pod)
+    except ValueError:
+        return  # the pod says what cannot be read, or what contradicts itself
+    unwanted = {contradicted(term, other): term for term in own for other in needs.alternatives}
+    for labels_of_pod, term in sorted(unwanted.items(), key=lambda item: (len(item[0]), item[0]))[:_MOST_TEMPLATES]:
+        step = _without_labels(snapshot, {key}, term, labels_of_pod)
+        attempt = _Attempt.of(step.snapshot, *solve(step.snapshot), key, None) if step is not None else None
+        if step is not None and attempt is not None:
+            yield _Start(snapshot, attempt, [step])
+
+
+def _proposals_from(start: _Start, subject: _SubjectPod) -> list[ChangeProposal | None]:
+    """Search a place from one decision on, for a pod that is still left out, over the nearest templates and a node."""
+    attempt = start.attempt
+    if not attempt.left_out:
+        return [_minimized(start.snapshot, attempt, start.steps, subject)]
+    verdicts = [v for v in Explainer(attempt.compiled, attempt.packing).verdicts(attempt.pod_class) if v.kind]
+    verdicts.sort(key=lambda verdict: verdict.miss.rank if verdict.miss is not None else (9, 0, 0.0, ""))
+    proposals = [_search(start, subject, verdict.template.name) for verdict in verdicts[:_MOST_TEMPLATES]]
+    snapshot, node = attempt.snapshot, nearest_node(attempt.pod_class, attempt.packing.nodes)
+    others = [_request_less(snapshot, subject, attempt.pod_class, node)] if node is not None and node.short else []
+    others += _measurements(snapshot, attempt.pod_class, verdicts[:_MOST_TEMPLATES])
+    tried = (_minimized(start.snapshot, _attempt(s.snapshot, subject), [*start.steps, s], subject) for s in others)
+    return [*proposals, *tried]
 
 
 def _attempt(snapshot: Snapshot, subject: _SubjectPod) -> _Attempt | None:
     return _Attempt.of(snapshot, *solve(snapshot), subject.key, subject.together)
 
 
-def _search(first: _Attempt, subject: _SubjectPod, name: str) -> ChangeProposal | None:
+def _search(start: _Start, subject: _SubjectPod, name: str) -> ChangeProposal | None:
     """Remove what one template names, step by step."""
-    outcome: _Attempt | None = first
-    steps: list[_Change] = []
+    outcome: _Attempt | None = start.attempt
+    steps = list(start.steps)
     while outcome is not None and outcome.left_out and len(steps) < _MOST_CHANGES:
         verdicts = Explainer(outcome.compiled, outcome.packing).verdicts(outcome.pod_class)
         verdict = next((verdict for verdict in verdicts if verdict.template.name == name), None)
@@ -217,16 +259,16 @@ def _search(first: _Attempt, subject: _SubjectPod, name: str) -> ChangeProposal 
             return None
         steps.append(step)
         outcome = _attempt(step.snapshot, subject)
-    return _minimized(first, outcome, steps, subject)
+    return _minimized(start.snapshot, outcome, steps, subject)
 
 
 def _minimized(
-    first: _Attempt, outcome: _Attempt | None, steps: list[_Change], subject: _SubjectPod
+    snapshot: Snapshot, outcome: _Attempt | None, steps: list[_Change], subject: _SubjectPod
 ) -> ChangeProposal | None:
     """The proposal made as weak as it may be, if the plan made with it places the pod and leaves out nobody else."""
     if not _is_acceptable(outcome, subject):
         return None
-    known = _Minimizer(first, subject, {step.of: step for step in steps})
+    known = _Minimizer(snapshot, subject, {step.of: step for step in steps})
     outcome, chosen = known.weakest()
     if outcome is None:
         return None
@@ -251,8 +293,8 @@ def _is_acceptable(outcome: _Attempt | None, subject: _SubjectPod) -> bool:
 class _Minimizer:
     """Makes a change that works weaker, part by part; every try is a decision."""
 
-    def __init__(self, first: _Attempt, subject: _SubjectPod, steps: Mapping[str, _Change]) -> None:
-        self._first = first
+    def __init__(self, snapshot: Snapshot, subject: _SubjectPod, steps: Mapping[str, _Change]) -> None:
+        self._snapshot = snapshot
         self._subject = subject
         self._steps = steps
         self._parts = {(of, name): part for of, step in steps.items() for name, part in step.parts.items()}
@@ -304,7 +346,7 @@ class _Minimizer:
         return _is_acceptable(self._outcome(parts)[0], self._subject)
 
     def _outcome(self, parts: Mapping[tuple[str, str], _ChangePart]) -> tuple[_Attempt | None, list[_Change]]:
-        snapshot, changes = self._first.snapshot, []
+        snapshot, changes = self._snapshot, []
         for of, step in self._steps.items():
             kept = {name: part for (owner, name), part in parts.items() if owner == of}
             again = step.make(snapshot, kept) if kept else None

@@ -160,6 +160,37 @@ def test_the_page_of_a_plan_fits_them_too(files: Path, shiplap: Shiplap, monkeyp
         assert "not small at $0.1000/h: cpu short by" in words
 
 
+def test_a_pod_whose_volume_is_in_another_zone_than_it_selects(files: Path, shiplap: Shiplap) -> None:
+    done = {"pv.kubernetes.io/bind-completed": "yes"}
+    named = {"name": "data", "namespace": "web", "annotations": done}
+    claim = {"kind": "PersistentVolumeClaim", "metadata": named, "spec": {"volumeName": "vol"}}
+    zones = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z1"]}]}
+    affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": [zones]}}}
+    volume = {"kind": "PersistentVolume", "metadata": {"name": "vol"}, "spec": affinity}
+    mounted = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    apart = pod("apart", "1", "1Gi", nodeSelector={ZONE: "z2"}, volumes=mounted)
+    apart["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    (files / "state.json").write_text(listed(apart, claim, volume))
+    account = explained(files, "web/apart", shiplap, code=1)
+    asked, best = account["asked"], account["changes"][0]
+    assert asked["requests"] == {"cpu": "1", "memory": "1Gi", "pods": "1"}
+    assert asked["nodeSelection"] == [f"{ZONE} In [z2]"]
+    assert (asked["tolerations"], asked["hostPorts"]) == (["dedicated"], ["80/TCP"])
+    assert asked["volumes"] == f'persistentvolumeclaim "web/data" (vol): {ZONE} In [z1]'
+    assert f"the pod asks for {ZONE} In [z2], and its volumes for {ZONE} In [z1]" in account["message"]
+    assert best["changes"] == [f"do not ask for {ZONE} In [z2]"]
+    assert "in z1 of pool default" in best["place"]
+
+
+def test_a_pod_that_contradicts_itself_keeps_its_requests(files: Path, shiplap: Shiplap) -> None:
+    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z1"]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    (files / "state.json").write_text(listed(pod("torn", "1", nodeSelector={ZONE: "z2"}, affinity=affinity)))
+    account = explained(files, "web/torn", shiplap, code=1)
+    assert "contradicts itself" in account["message"]
+    assert account["asked"]["requests"] == {"cpu": "1", "pods": "1"}
+
+
 def test_yaml_says_the_same(files: Path, shiplap: Shiplap) -> None:
     as_json = explained(files, "web/huge", shiplap, code=1)
     assert yaml.safe_load(shiplap("explain", "pod", "web/huge", *from_files(files), "-o", "yaml", code=1)) == as_json

@@ -533,11 +533,19 @@ def _with_volumes(
     if not volumes.alternatives:
         raise InvalidPod("incompatible volume requirements: its volumes cannot be used on one node")
     pairs = [(term, other) for term in own for other in volumes.alternatives]
-    conflicts = [contradiction([*term.values(), *other.values()]) for term, other in pairs]
-    possible = [pair for pair, conflict in zip(pairs, conflicts, strict=True) if conflict is None]
+    conflicts = [contradicted(term, other) for term, other in pairs]
+    possible = [pair for pair, conflict in zip(pairs, conflicts, strict=True) if not conflict]
     if not possible:
-        raise InvalidPod(f"incompatible volume requirements: {conflicts[0]}")
+        (term, other), label = pairs[0], conflicts[0][0]
+        raise InvalidPod(
+            f"incompatible volume requirements: the pod asks for {term[label]}, and its volumes for {other[label]}"
+        )
     return tuple(term for term, _ in possible), tuple(term.and_(other.values()) for term, other in possible)
+
+
+def contradicted(term: Requirements, other: Requirements) -> tuple[str, ...]:
+    """Return the labels that no node can have for both."""
+    return tuple(label for label in term if label in other and contradiction((term[label], other[label])) is not None)
 
 
 def _requirement(expression: NodeSelectorRequirement) -> Requirement:

@@ -252,6 +252,13 @@ class PodVolumes:
             self._needs[(*places, private, shared, together)] = known
         return known
 
+    def of_claims(self, pod: Pod) -> Iterator[tuple[str, str, Sequence[Requirements]]]:
+        """Yield the namespace/name of each claim, its PersistentVolume and alternatives. Raises UnusableVolume."""
+        for volume in _claimed(pod):
+            key = claim_key(pod, volume)
+            claim = self._claim(pod, volume, key)
+            yield key, claim.spec.volume_name, self._alternatives[self._place(claim, key)]
+
     def attached(self, node: str, pods: Iterable[Pod], instance_type: str = "", now: float = 0.0) -> Attachments | None:
         """The volumes on a node with these pods; None when its drivers set no limits, or none are known yet.
 
