@@ -71,7 +71,7 @@ class Together(NamedTuple):
         return sum(pod.key in self.members for place in places for pod in place.pods) >= self.needed > 0
 
 
-class Standing(NamedTuple):
+class FeatureCounts(NamedTuple):
     """What a feature counts in a cluster, and a line on each of what it counts."""
 
     counts: Mapping[str, int]
@@ -146,7 +146,7 @@ class PolicyView:
         """Return what pods wait for together, in words, by the key of each pod."""
         return {}
 
-    def standing(self, snapshot: Snapshot, plan: Plan) -> Standing | None:
+    def standing(self, snapshot: Snapshot, plan: Plan) -> FeatureCounts | None:
         """Return what there is to say of a cluster in `shiplap status`, by its newest decision; None for nothing."""
         return None
 

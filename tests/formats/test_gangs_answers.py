@@ -10,17 +10,14 @@ import pytest
 from tests.commands import has_schema
 from tests.formats.doors import shiplap
 from tests.formats.golden import Golden
-from tests.unit.cli.gangs_written import arguments
-from tests.unit.cli.test_gangs_explained_requests import status
-from tests.unit.cli.test_gangs_in_plans import members
-from tests.unit.cli.test_gangs_requests_in_files import pod_template, request
+from tests.unit.cli.gangs_written import arguments, members, pod_template, request, request_status
 
 COMMAND = ["explain", "provisioningrequest"]
 
 
 def test_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    booked = status(("Provisioned", "True", "2026-01-31T12:00:00Z"), booked="0:n1=2,0:n2=1")
+    booked = request_status(("Provisioned", "True", "2026-01-31T12:00:00Z"), booked="0:n1=2,0:n2=1")
     answers = {}
     for title, nodes, stored in (("that waits", 1, {}), ("with a plan", 9, {}), ("that is booked", 9, booked)):
         given = arguments(tmp_path, nodes, pod_template(), {**request(3), "status": stored})

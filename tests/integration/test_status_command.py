@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -15,19 +14,9 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from shiplap.aws import session
-from shiplap.aws.bucket import BucketCatalog, BucketStatus
 from shiplap.drawing.picture import ClusterPicture, NodePicture
 from shiplap.errors import InvalidInput
-from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, NodeClassProblem, Subnet
-from shiplap.instances.readiness.nodeclass_status import (
-    ClusterStatus,
-    InstallStatus,
-    NodeClassStatus,
-    PoolStatus,
-    conditions,
-    unknown_conditions,
-)
+from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap_cli.commands.status import status as command
 from shiplap_cli.installs.install_metrics import FailedClaim, FunctionMetrics, InstallMetrics, PoolUsage, QueueMetrics
 from shiplap_cli.main import run
@@ -35,61 +24,18 @@ from shiplap_cli.render.html_status import status_report
 from shiplap_cli.render.status_page import StatusDocument, metrics_page
 from shiplap_lab.dev import dev_session
 from tests.integration.contracts.in_process_aws import aws_in_process
-
-NOW = 1_700_000_000.0
-BUCKET = "install"
-READY = NodeClassStatus(
-    "default", "0" * 12, conditions(()), "AL2023", subnets=(Subnet("subnet-1", "a", "id-a", 7),), instance_types=12
-)
-BROKEN = NodeClassStatus(
-    "gpu",
-    "1" * 12,
-    conditions((NodeClassProblem("SubnetsReady", "SubnetsNotFound", "subnetSelectorTerms match no subnet"),)),
-    warnings=("ami-1 is deprecated",),
-)
-UNKNOWN = NodeClassStatus("odd", "2" * 12, unknown_conditions("RequestLimitExceeded", "slow down"))
-POOLS = (PoolStatus("a", "default", "True", 10), PoolStatus("b", "gpu", "False", 0, "no subnet"))
-
-
-def status_of(name: str, *classes: NodeClassStatus) -> ClusterStatus:
-    return ClusterStatus(name, "eu-west-1", NOW - 240, classes, POOLS)
-
-
-class Install:
-    """A bucket with what was stored in it, and the command's output."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.s3 = session.client("s3")
-        self.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-        self._capsys = capsys
-
-    def holds(self, *clusters: ClusterStatus, catalogue: bool = True) -> None:
-        BucketStatus(self.s3, BUCKET).save(InstallStatus(clusters))
-        if catalogue:
-            found = Catalog(
-                region="eu-west-1", types=(), refreshed_at=NOW - 3600, version="v1", on_demand_at=NOW - 90_000
-            )
-            BucketCatalog(self.s3, BUCKET, "eu-west-1").save(found)
-
-    def says(self, *arguments: str, code: int = 0) -> str:
-        assert run(["status", *arguments]) == code
-        printed = self._capsys.readouterr()
-        assert (printed.err == "") == (code != 2)
-        return printed.err if code == 2 else printed.out
-
-    def document(self, *arguments: str, code: int = 0) -> dict[str, Any]:
-        return dict(json.loads(self.says("--bucket", BUCKET, "-o", "json", *arguments, code=code)))
+from tests.integration.status_install import BROKEN, BUCKET, NOW, READY, UNKNOWN, StatusInstall, status_of
 
 
 @pytest.fixture
-def install(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+def install(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[StatusInstall]:
     monkeypatch.setattr(command.time, "time", lambda: NOW)
     monkeypatch.delenv("SHIPLAP_BUCKET", raising=False)
     with aws_in_process():
-        yield Install(capsys)
+        yield StatusInstall(capsys)
 
 
-def test_reservations_are_named_with_their_next_times(install: Install) -> None:
+def test_reservations_are_named_with_their_next_times(install: StatusInstall) -> None:
     day_s = 86_400.0
     block = CapacityReservation("cr-block", "p5.48xlarge", "a", type="capacity-block")
     held = (
@@ -114,7 +60,7 @@ def test_reservations_are_named_with_their_next_times(install: Install) -> None:
     assert "upcomingReservations" not in green["nodeClasses"][0]
 
 
-def test_the_format(install: Install) -> None:
+def test_the_format(install: StatusInstall) -> None:
     install.holds(status_of("blue", READY, BROKEN))
     document = install.document(code=1)
     assert document["catalogues"] == [
@@ -148,19 +94,19 @@ def test_the_format(install: Install) -> None:
     assert blue["pools"][1] == {"name": "b", "nodeClass": "gpu", "ready": "False", "reason": "no subnet"}
 
 
-def test_the_exit_code_says_whether_all_is_ready(install: Install) -> None:
+def test_the_exit_code_says_whether_all_is_ready(install: StatusInstall) -> None:
     install.holds(status_of("blue", READY))
     install.document()
     install.holds(status_of("blue", UNKNOWN))
     install.document(code=1)
 
 
-def test_before_the_first_inspection(install: Install) -> None:
+def test_before_the_first_inspection(install: StatusInstall) -> None:
     assert "Nothing is known yet" in install.says("--bucket", BUCKET, code=1)
     assert install.document(code=1) == {"clusters": [], "catalogues": []}
 
 
-def test_people_see_reasons_warnings_and_ages(install: Install) -> None:
+def test_people_see_reasons_warnings_and_ages(install: StatusInstall) -> None:
     install.holds(status_of("blue", READY, BROKEN, UNKNOWN))
     text = install.says("--bucket", BUCKET, code=1)
     assert "Cluster blue (eu-west-1), looked at 4 min ago" in text
@@ -172,13 +118,13 @@ def test_people_see_reasons_warnings_and_ages(install: Install) -> None:
     assert "2023-11-13T21:13:20Z" in text
 
 
-def test_one_cluster(install: Install) -> None:
+def test_one_cluster(install: StatusInstall) -> None:
     install.holds(status_of("blue", READY), status_of("green", BROKEN))
     assert [item["cluster"] for item in install.document("--cluster", "blue")["clusters"]] == ["blue"]
     assert "known are blue, green" in install.says("--bucket", BUCKET, "--cluster", "red", code=2)
 
 
-def test_a_catalogue_that_is_missing_or_old(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalogue_that_is_missing_or_old(install: StatusInstall, monkeypatch: pytest.MonkeyPatch) -> None:
     install.holds(status_of("blue", READY), catalogue=False)
     assert "does not exist yet" in install.document()["catalogues"][0]["problem"]
     install.holds(status_of("blue", READY))
@@ -186,7 +132,7 @@ def test_a_catalogue_that_is_missing_or_old(install: Install, monkeypatch: pytes
     assert "not refreshed lately" in install.says("--bucket", BUCKET)
 
 
-def test_the_bucket_is_an_output_of_the_stack(install: Install) -> None:
+def test_the_bucket_is_an_output_of_the_stack(install: StatusInstall) -> None:
     install.holds(status_of("blue", READY))
     template = {
         "Resources": {"Topic": {"Type": "AWS::SNS::Topic"}},
@@ -200,7 +146,7 @@ def test_the_bucket_is_an_output_of_the_stack(install: Install) -> None:
     assert "there is no stack 'None'" in install.says("--stack", "None", code=2)
 
 
-def test_a_bucket_that_is_not_there(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bucket_that_is_not_there(install: StatusInstall, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["status", "--bucket", "missing"]) == 2
     assert "s3://missing/status/clusters.json" in capsys.readouterr().err
 
@@ -235,7 +181,7 @@ def test_no_dev_runs(tmp_path: Path, announce: Announce) -> None:
         dev_session.find_session(announce("run-1", 2**22 + 1))
 
 
-def test_dev_is_asked_instead_of_an_account(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dev_is_asked_instead_of_an_account(install: StatusInstall, monkeypatch: pytest.MonkeyPatch) -> None:
     install.holds(status_of("blue", READY))
     note = dev_session.DevSession(1, {"AWS_EC2_METADATA_DISABLED": "true"}, BUCKET)
     monkeypatch.setattr(dev_session, "find_session", lambda: note)
@@ -244,7 +190,7 @@ def test_dev_is_asked_instead_of_an_account(install: Install, monkeypatch: pytes
     assert os.environ["AWS_EC2_METADATA_DISABLED"] == "true"
 
 
-def test_a_page_shows_conditions_and_says_which_nodes_it_cannot_see(install: Install, tmp_path: Path) -> None:
+def test_a_page_shows_conditions_and_says_which_nodes_it_cannot_see(install: StatusInstall, tmp_path: Path) -> None:
     install.holds(status_of("prod", READY, BROKEN))
     install.says("--bucket", BUCKET, "--html", str(tmp_path / "status.html"), code=1)
     made = (tmp_path / "status.html").read_text()
@@ -253,7 +199,7 @@ def test_a_page_shows_conditions_and_says_which_nodes_it_cannot_see(install: Ins
     assert "The nodes of prod cannot be read: " in made
 
 
-def test_figures_are_written_for_a_collector(install: Install, tmp_path: Path) -> None:
+def test_figures_are_written_for_a_collector(install: StatusInstall, tmp_path: Path) -> None:
     install.holds(status_of("prod", READY, BROKEN))
     install.says("--bucket", BUCKET, "--openmetrics", str(tmp_path / "shiplap.prom"), code=1)
     made = (tmp_path / "shiplap.prom").read_text().splitlines()

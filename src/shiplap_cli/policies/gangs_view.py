@@ -27,9 +27,9 @@ from shiplap.policies.policy_settings import PolicySettings
 from shiplap.ports.state import COMMIT_GROUP
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
+from shiplap_cli.accounts.gangs_answers import PlannedGang, PlannedGangs
+from shiplap_cli.inputs.pod_templates.gangs_annotations import misplaced_annotations
 from shiplap_cli.output import counted
-from shiplap_cli.policies.gangs_annotations import misplaced_annotations
-from shiplap_cli.policies.gangs_answers import PlannedGang, PlannedGangs
 from shiplap_cli.policies.gangs_objects import PRIORITY_CLASS, checked_pod_groups, facts_of_objects
 from shiplap_cli.policies.gangs_requests import (
     POD_TEMPLATE,
@@ -41,7 +41,7 @@ from shiplap_cli.policies.gangs_requests import (
     requests_of_files,
     waiting_request_lines,
 )
-from shiplap_cli.policy_views import AskedByObjects, FeatureObjects, OptionalKind, PolicyView, Standing, Together
+from shiplap_cli.policy_views import AskedByObjects, FeatureCounts, FeatureObjects, OptionalKind, PolicyView, Together
 
 if TYPE_CHECKING:
     from shiplap.manifests.custom_resources import NodePool
@@ -116,7 +116,7 @@ class GangsView(PolicyView):
             pod.key: _in_words(members) for members in waiting_gangs(view, KnownGangs(), now) for pod in members.waiting
         }
 
-    def standing(self, snapshot: Snapshot, plan: Plan) -> Standing | None:
+    def standing(self, snapshot: Snapshot, plan: Plan) -> FeatureCounts | None:
         """Return how many gangs and requests wait, and the requests that are booked, each with its next time."""
         words, known = PlanInWords.of(snapshot, plan), snapshot.policy(GangInput)
         gangs, waiting = _waiting(snapshot), [*waiting_request_lines(snapshot.view, words)]
@@ -127,7 +127,7 @@ class GangsView(PolicyView):
         lines += [
             f"{REQUEST_KIND} {each.namespace}/{each.name}: booked until {rfc3339(each.booked_until)}" for each in booked
         ]
-        return Standing(counts, lines) if lines else None
+        return FeatureCounts(counts, lines) if lines else None
 
     def together(self, snapshot: Snapshot, key: str) -> Together | None:
         """Return the members of a gang that wait; no change helps a gang with a problem, or a check of capacity."""

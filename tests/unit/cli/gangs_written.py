@@ -1,4 +1,4 @@
-"""Files with gangs: a NodePool with GPUs and templates for it, and a folder that `shiplap plan` is given."""
+"""Files with gangs and requests, a NodePool with GPUs and its templates, and a folder that `shiplap plan` is given."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.commands import listed
-from tests.unit.cli.planned_files import CATALOG, POOL
+from tests.unit.cli.planned_files import CATALOG, POOL, pod
 from tests.unit.manifests.manifest_samples import NODE_POOL, changed
 
 GPU = "nvidia.com/gpu"
 MINIMUM = "shiplap.dev/gang-minimum"
+ATOMIC, CHECK = (f"{kind}.autoscaling.x-k8s.io" for kind in ("best-effort-atomic-scale-up", "check-capacity"))
 
 
 def gpu_pool(name: str = "train", gpus: str = "", *families: str, **template: Any) -> dict[str, Any]:
@@ -37,3 +38,45 @@ def arguments(folder: Path, nodes: int, *objects: dict[str, Any]) -> list[str]:
     (folder / "catalog.json").write_text(json.dumps(CATALOG))
     given = ("-f", str(folder / "state.json"), "--manifests", str(folder / "pool.json"))
     return ["plan", *given, "--catalog", str(folder / "catalog.json")]
+
+
+def pod_template(name: str = "worker", namespace: str = "web", cpu: str = "5") -> dict[str, Any]:
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+    spec = {"containers": [container], "tolerations": [{"key": "dedicated", "operator": "Exists"}]}
+    meta = {"name": name, "namespace": namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": meta,
+        "template": {"spec": spec},
+    }
+
+
+def request(count: object = 3, of: str = ATOMIC, name: str = "train", **spec: Any) -> dict[str, Any]:
+    sets = [{"podTemplateRef": {"name": "worker"}, "count": count}]
+    meta = {"name": name, "namespace": "web"}
+    wanted = {"provisioningClassName": of, "podSets": sets, **spec}
+    return {"apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest", "metadata": meta, "spec": wanted}
+
+
+def consumer(name: str = "train-0") -> dict[str, Any]:
+    found = pod(name, "5")
+    found["metadata"]["annotations"] = {"autoscaling.x-k8s.io/consume-provisioning-request": "train"}
+    return found
+
+
+def request_status(*conditions: tuple[str, str, str], booked: str = "") -> dict[str, Any]:
+    """A status with conditions of type, status and time."""
+    written = [
+        {"type": kind, "status": state, "reason": "Known", "message": f"{kind} it is", "lastTransitionTime": at}
+        for kind, state, at in conditions
+    ]
+    return {"conditions": written, "provisioningClassDetails": {"BookedNodes": booked} if booked else {}}
+
+
+def members(total: int = 3) -> list[dict[str, Any]]:
+    found = [pod(f"train-{number}", "1500m") for number in range(3)]
+    for item in found:
+        item["metadata"]["labels"] = {"kueue.x-k8s.io/pod-group-name": "train"}
+        item["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": str(total)}
+    return found

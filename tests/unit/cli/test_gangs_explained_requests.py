@@ -8,24 +8,22 @@ from typing import Any
 import pytest
 
 from tests.commands import Shiplap
-from tests.unit.cli.gangs_written import arguments
+from tests.unit.cli.gangs_written import (
+    ATOMIC,
+    CHECK,
+    arguments,
+    consumer,
+    pod_template,
+    request,
+    request_status,
+)
 from tests.unit.cli.planned_files import pod
-from tests.unit.cli.test_gangs_requests_in_files import ATOMIC, CHECK, consumer, pod_template, request
 
 NOW = ("--now", "2026-01-31T12:05:00Z")
 
 
 def explained(shiplap: Shiplap, given: list[str], code: int = 0, name: str = "web/train") -> dict[str, Any]:
     return dict(shiplap.json("explain", "provisioningrequest", name, *given[1:], *NOW, code=code))
-
-
-def status(*conditions: tuple[str, str, str], booked: str = "") -> dict[str, Any]:
-    """A status with conditions of type, status and time."""
-    written = [
-        {"type": kind, "status": state, "reason": "Known", "message": f"{kind} it is", "lastTransitionTime": at}
-        for kind, state, at in conditions
-    ]
-    return {"conditions": written, "provisioningClassDetails": {"BookedNodes": booked} if booked else {}}
 
 
 def test_a_request_that_waits_says_what_is_short_and_what_would_help(tmp_path: Path, shiplap: Shiplap) -> None:
@@ -56,7 +54,10 @@ def test_no_change_helps_a_check(tmp_path: Path, shiplap: Shiplap) -> None:
 
 
 def test_booked_nodes_are_named_with_the_end_of_the_booking(tmp_path: Path, shiplap: Shiplap) -> None:
-    booked = {**request(3), "status": status(("Provisioned", "True", "2026-01-31T12:00:00Z"), booked="0:n1=2,0:n2=1")}
+    booked = {
+        **request(3),
+        "status": request_status(("Provisioned", "True", "2026-01-31T12:00:00Z"), booked="0:n1=2,0:n2=1"),
+    }
     taken = consumer()
     taken["spec"]["nodeName"] = "n1"
     given = arguments(tmp_path, 9, pod_template(), booked, taken, pod("alone", "5"))
@@ -73,7 +74,7 @@ def test_booked_nodes_are_named_with_the_end_of_the_booking(tmp_path: Path, ship
     [("Failed", "failed", 1), ("CapacityRevoked", "revoked", 1), ("BookingExpired", "expired", 0)],
 )
 def test_what_ended_a_request_is_its_state(tmp_path: Path, shiplap: Shiplap, kind: str, state: str, code: int) -> None:
-    over = status(("Provisioned", "True", "2026-01-31T11:00:00Z"), (kind, "True", "2026-01-31T11:30:00Z"))
+    over = request_status(("Provisioned", "True", "2026-01-31T11:00:00Z"), (kind, "True", "2026-01-31T11:30:00Z"))
     found = explained(shiplap, arguments(tmp_path, 9, pod_template(), {**request(), "status": over}), code)
     assert (found["state"], found["message"], found["booked"]) == (state, f"{kind} it is", [])
     assert [(each["type"], each["since"]) for each in found["conditions"]] == [

@@ -11,17 +11,9 @@ from msgspec.structs import replace
 from shiplap.scheduling.planner import plan
 from shiplap_cli.policies.gangs_view import VIEW
 from tests.commands import Shiplap
-from tests.unit.cli.gangs_written import arguments
+from tests.unit.cli.gangs_written import arguments, members
 from tests.unit.cli.planned_files import pod
 from tests.unit.gangs.gang_cases import gang, snapshot
-
-
-def members(total: int = 3) -> list[dict[str, Any]]:
-    found = [pod(f"train-{number}", "1500m") for number in range(3)]
-    for item in found:
-        item["metadata"]["labels"] = {"kueue.x-k8s.io/pod-group-name": "train"}
-        item["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": str(total)}
-    return found
 
 
 def test_a_gang_in_files_has_all_or_nothing(tmp_path: Path, shiplap: Shiplap) -> None:

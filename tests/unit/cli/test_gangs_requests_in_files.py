@@ -9,36 +9,20 @@ import pytest
 
 from shiplap_cli.policies import gangs_view
 from tests.commands import Shiplap, listed
-from tests.unit.cli.gangs_written import MINIMUM, arguments, gpu_pool, template
+from tests.unit.cli.gangs_written import (
+    ATOMIC,
+    CHECK,
+    MINIMUM,
+    arguments,
+    consumer,
+    gpu_pool,
+    pod_template,
+    request,
+    template,
+)
 from tests.unit.cli.planned_files import pod
 
-ATOMIC, CHECK = (f"{kind}.autoscaling.x-k8s.io" for kind in ("best-effort-atomic-scale-up", "check-capacity"))
 AS_AN_INSTALL = "as an install with `gangs: {mode: whole}` plans them"
-
-
-def pod_template(name: str = "worker", namespace: str = "web", cpu: str = "5") -> dict[str, Any]:
-    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
-    spec = {"containers": [container], "tolerations": [{"key": "dedicated", "operator": "Exists"}]}
-    meta = {"name": name, "namespace": namespace}
-    return {
-        "apiVersion": "v1",
-        "kind": "PodTemplate",
-        "metadata": meta,
-        "template": {"spec": spec},
-    }
-
-
-def request(count: object = 3, of: str = ATOMIC, name: str = "train", **spec: Any) -> dict[str, Any]:
-    sets = [{"podTemplateRef": {"name": "worker"}, "count": count}]
-    meta = {"name": name, "namespace": "web"}
-    wanted = {"provisioningClassName": of, "podSets": sets, **spec}
-    return {"apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest", "metadata": meta, "spec": wanted}
-
-
-def consumer(name: str = "train-0") -> dict[str, Any]:
-    found = pod(name, "5")
-    found["metadata"]["annotations"] = {"autoscaling.x-k8s.io/consume-provisioning-request": "train"}
-    return found
 
 
 def test_a_request_in_files_is_planned_whole_or_not_at_all(tmp_path: Path, shiplap: Shiplap) -> None:

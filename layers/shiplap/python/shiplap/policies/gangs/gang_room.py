@@ -2,6 +2,9 @@
 
 It never promises too little: topology, host ports, volumes and what else is on a node are left aside. A gang within the
 bound may still be short, which a plan finds out.
+
+What a gang lacks in all under limits is told by the same measure. It is the least that is certain: nodes are taken to
+hold as many members as they can, and to be of the type that costs the limit least.
 """
 
 from __future__ import annotations
@@ -17,18 +20,21 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Affinity, ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 from shiplap.kubernetes.quantity import format_amount
 from shiplap.policies.gangs.gang import GangMembers
-from shiplap.policies.gangs.gang_shortfall import MembersWithoutNode, worst_shortfall
+from shiplap.scheduling.explain.nearest import amount
 from shiplap.scheduling.model.pod_classes import PodClass, signature
 from shiplap.scheduling.model.resources import PLENTY, Bools, Ints, pods_held
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot, compile_snapshot
-from shiplap.scheduling.supply.limits import NODES
+from shiplap.scheduling.supply.limits import HOURLY, NODES, SPOT_VCPUS, PoolLimits
 from shiplap.scheduling.supply.open_claims import ClaimGroup, ClaimGroups, RefusalKind
 from shiplap.scheduling.supply.openings import PossibleNodes
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 
 Size = tuple[int, int, bytes]
 """Where a pod may go, how many of its kind one node takes, and what it requests."""
+
+_MONEY = (HOURLY, SPOT_VCPUS)
+"""Limits whose charge depends on prices and on what else runs."""
 
 _PENDING = PodStatus(conditions=(PodCondition("PodScheduled", "False", "Unschedulable"),))
 
@@ -100,6 +106,33 @@ class _Need(msgspec.Struct, frozen=True, eq=False):
     by_size: Mapping[Size, int]
 
 
+class _Shortfall(msgspec.Struct, frozen=True):
+    """The amount of a resource, canonical, that the limits of NodePools are too low by; `needed` is what is asked."""
+
+    resource: str
+    short: int
+    needed: int
+    pools: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """`short by at least 8 nvidia.com/gpu in all under the limit of NodePool train`."""
+        what = self.resource
+        if what == NODES and self.short == 1:
+            what = "node"
+        limits = "limits of NodePools" if len(self.pools) > 1 else "limit of NodePool"
+        by = amount(self.resource, self.short)
+        return f"short by at least {by} {what} in all under the {limits} {', '.join(self.pools)}"
+
+
+class _MembersWithoutNode(msgspec.Struct, frozen=True, eq=False):
+    """Equal members that no existing node has room for: what one requests [resources], and how many one node takes."""
+
+    requests: Ints
+    number: int
+    most_of_one: int = PLENTY
+
+
 class GangRoom:
     """The most that existing nodes and NodePools have for the gangs of one decision."""
 
@@ -155,8 +188,8 @@ class GangRoom:
         kinds = []
         for size, kind in {self._kinds[number].size: self._kinds[number] for number in mine.by_kind}.items():
             total = mine.by_size[size] + sum(others.get(size, 0) for others in ahead)
-            kinds.append(MembersWithoutNode(kind.requests, max(total - kind.on_nodes, 0), kind.most_of_one))
-        found = worst_shortfall(self._places.all[place].groups, self._limits, kinds)
+            kinds.append(_MembersWithoutNode(kind.requests, max(total - kind.on_nodes, 0), kind.most_of_one))
+        found = _worst_shortfall(self._places.all[place].groups, self._limits, kinds)
         return found.text if found is not None else ""
 
     def wait_for(self, members: GangMembers, before: Sequence[GangMembers]) -> frozenset[str]:
@@ -332,3 +365,46 @@ def _unbound(spec: PodSpec) -> PodSpec:
     affinity = spec.affinity
     nodes_only = Affinity(node_affinity=affinity.node_affinity) if affinity is not None else None
     return replace(spec, volumes=(), topology_spread_constraints=(), affinity=nodes_only)
+
+
+def _worst_shortfall(
+    groups: Iterable[ClaimGroup], limits: Mapping[str, PoolLimits], kinds: Sequence[_MembersWithoutNode]
+) -> _Shortfall | None:
+    """Return the limit that kinds of members exceed by the largest share; None where none is exceeded for certain.
+
+    Args:
+        groups: the new nodes that suit the members.
+        limits: those of NodePools, by name.
+        kinds: the members; those of different kinds may share nodes, so the kind that needs most counts.
+    """
+    of_pools: dict[str, list[ClaimGroup]] = {}
+    for group in groups:
+        of_pools.setdefault(group.template.pool.metadata.name, []).append(group)
+    pools = tuple(sorted(of_pools))
+    bounds = [limits[pool] for pool in pools]
+    found = []
+    if bounds and all(NODES in each.amounts for each in bounds):
+        left = sum(max(each.nodes_left, 0) for each in bounds)
+        needed = max((_least(of_pools, kind, None) for kind in kinds), default=0)
+        found.append(_Shortfall(NODES, needed - left, needed, pools))
+    for column in sorted(set.intersection(*(set(each.columns.tolist()) for each in bounds))) if bounds else ():
+        name = bounds[0].axis.names[column]
+        if name not in _MONEY:
+            left = sum(max(int(each.left[column]), 0) for each in bounds)
+            needed = max((_least(of_pools, kind, column) for kind in kinds), default=0)
+            found.append(_Shortfall(name, needed - left, needed, pools))
+    short = [each for each in found if each.short > 0]
+    return max(short, key=lambda each: (each.short / each.needed, each.resource), default=None)
+
+
+def _least(of_pools: Mapping[str, Sequence[ClaimGroup]], kind: _MembersWithoutNode, column: int | None) -> int:
+    """The least that a limit, of nodes without a column, is charged for members; 0 where no type holds any."""
+    charges = []
+    for group in (group for groups in of_pools.values() for group in groups):
+        held = np.minimum(pods_held(group.net, kind.requests), min(kind.most_of_one, kind.number))
+        holds = held > 0
+        if holds.any():
+            table = group.template.table
+            each = 1 if column is None else table.capacity[table.row_type[group.rows[holds]], column]
+            charges.append(int((-(-each * kind.number // held[holds])).min()))
+    return min(charges, default=0)
