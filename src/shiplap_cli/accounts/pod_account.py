@@ -29,7 +29,7 @@ from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, mee
 from shiplap_cli.accounts.claim_account import ClaimAccount, ClaimAccounts
 from shiplap_cli.accounts.present_place import PresentPlace, place_in_words, present_place_of
 from shiplap_cli.accounts.smallest_changes import ChangeProposal, change_proposals
-from shiplap_cli.inputs.pod_templates.pod_sets import NAMING_LABELS
+from shiplap_cli.inputs.pod_templates.pod_sets import makers_of_sets
 from shiplap_cli.output import Printed
 from shiplap_cli.policy_views import planned_together
 
@@ -164,9 +164,7 @@ def _named_pod(pods: Iterable[Pod], decided: Plan, key: str) -> Pod | None:
 
 def _workload_keys(pod: Pod) -> Iterator[str]:
     """Yield the workloads that have made the pod: a Deployment by the names of its ReplicaSets, sets by labels."""
-    for label in NAMING_LABELS:
-        if label in pod.metadata.labels:
-            yield f"{pod.metadata.namespace}/{pod.metadata.labels[label]}"
+    yield from (f"{pod.metadata.namespace}/{name}" for name in makers_of_sets(pod))
     for owner in pod.metadata.owner_references:
         yield f"{pod.metadata.namespace}/{owner.name}"
         if owner.kind == "ReplicaSet":

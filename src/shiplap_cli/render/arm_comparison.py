@@ -20,6 +20,7 @@ from shiplap.kubernetes.objects import TERMINAL_PHASES, NodeAffinity, NodeSelect
 from shiplap.manifests.custom_resources import NodePool, RequirementSpec
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap_cli.inputs.pod_templates.pod_sets import makers_of_sets
 from shiplap_cli.inputs.pod_templates.workload_objects import KINDS
 from shiplap_cli.inputs.workloads import deployment_of_pod
 from shiplap_cli.output import Printed, counted, grouped, plain_table, summary, warning_line
@@ -37,9 +38,11 @@ class NamedWorkload(msgspec.Struct, frozen=True):
     name: str
 
     def owns(self, pod: Pod) -> bool:
-        """True if a pod is of the workload, also through a ReplicaSet of its Deployment."""
+        """True if a pod is of the workload, also through a ReplicaSet of its Deployment or a Job of its JobSet."""
         if self.namespace not in ("", pod.metadata.namespace or "default"):
             return False
+        if self.kind == "" and self.name in makers_of_sets(pod):
+            return True
         owner = next((each for each in pod.metadata.owner_references if each.controller), None)
         if owner is None:
             return self.kind == "" and self.name == pod.metadata.name

@@ -152,4 +152,6 @@ def test_explain_takes_the_name_of_the_object_that_makes_the_sets(
 ) -> None:
     given = plan_of(tmp_path, written)[1:]
     assert shiplap.json("explain", "pod", "shop/train", *given)["pod"].startswith("shop/train-")
+    arm = shiplap.json("plan", *given, "--arm", "shop/train", code=None)
+    assert arm["pods"] == len(added(tmp_path, written))
     assert "there is no pod shop/other" in shiplap.error("explain", "pod", "shop/other", *given)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.kubernetes.lenient_json import without_nulls
-from shiplap.kubernetes.objects import ObjectMeta, PodTemplateSpec
+from shiplap.kubernetes.objects import ObjectMeta, Pod, PodTemplateSpec
 from shiplap.manifests.files.documents import Document
 from shiplap_cli.inputs.object_validation import invalid_field, typed_object
 from shiplap_cli.inputs.pod_templates.workload_objects import Workload, checked_workload
@@ -24,7 +24,7 @@ _JOB_SET = "jobset.sigs.k8s.io/jobset-name"
 _LEADER_WORKER_SET = "leaderworkerset.sigs.k8s.io/name"
 _RAY_CLUSTER = "ray.io/cluster"
 _TRAINING_JOB = "training.kubeflow.org/job-name"
-NAMING_LABELS = (_JOB_SET, _LEADER_WORKER_SET, _RAY_CLUSTER, _TRAINING_JOB)
+_NAMING_LABELS = (_JOB_SET, _LEADER_WORKER_SET, _RAY_CLUSTER, _TRAINING_JOB)
 """Labels of pods that name the object above their controllers."""
 
 
@@ -203,6 +203,11 @@ def suspended_workload(document: Document) -> str:
     item = typed_object(document, _Object)
     meta = item.metadata
     return f"{document.data['kind']} {meta.namespace or 'default'}/{meta.name}" if item.is_suspended else ""
+
+
+def makers_of_sets(pod: Pod) -> Iterator[str]:
+    """Yield the names of the objects above the controllers of a pod, such as its JobSet."""
+    return (pod.metadata.labels[label] for label in _NAMING_LABELS if label in pod.metadata.labels)
 
 
 def has_pod_template(data: object, deep: int = 12) -> bool:
