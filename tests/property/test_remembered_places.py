@@ -7,9 +7,9 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, given, settings
 
 from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.packing.pack import Way
 from shiplap.scheduling.packing.strategies import Batch, pack_once
-from shiplap.scheduling.planner import compile_snapshot
 from shiplap.scheduling.supply.openings import Openings
 from tests.property.drawn_topologies import clusters
 from tests.thoroughness import draws
