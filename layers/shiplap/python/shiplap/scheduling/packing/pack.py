@@ -133,7 +133,8 @@ class Packing(msgspec.Struct, eq=False):
     `floor` is a lower bound of the cost without the cost search, in USD per hour; infinite when the search changed
     nothing. `over_limits` are the NodePools whose limits were left aside and do not allow their claims. `find_late`
     finds the domains that its spreads did not reckon with, which only the packing that is chosen is asked for.
-    `crowded`: a spread would not let its pods bind after all others.
+    `find_crowded` finds out whether a spread would not let its pods bind after all others, which decides only between
+    packings.
     """
 
     claims: list[OpenClaim]
@@ -149,8 +150,16 @@ class Packing(msgspec.Struct, eq=False):
     has_free: bool = False
     over_limits: frozenset[str] = frozenset()
     find_late: Callable[[], ExpectedDomains] = dict
-    crowded: bool = False
+    find_crowded: Callable[[], bool] = bool
     _hourly: float | None = None
+    _crowded: bool | None = None
+
+    @property
+    def crowded(self) -> bool:
+        """True if a spread would not let its pods bind after all others."""
+        if self._crowded is None:
+            self._crowded = self.find_crowded()
+        return self._crowded
 
     def hourly(self) -> float:
         """USD per hour of all claims as they would be launched."""
@@ -272,8 +281,7 @@ class Packer:
             self._has_free,
             over_limits,
             partial(self._late_domains, classes, unplaced),
-            any(pod_class.constraints.spreads for pod_class in classes)
-            and any_crowded(classes, self.open.claims, self.nodes.placed, self._domains, self._counts),
+            partial(any_crowded, classes, self.open.claims, self.nodes.placed, self._domains, self._counts),
         )
 
     def _late_domains(self, classes: Sequence[PodClass], unplaced: Mapping[int, Sequence[Pod]]) -> ExpectedDomains:
