@@ -18,11 +18,19 @@ from shiplap.drawing.picture import ClusterPicture, NodePicture
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap_cli.commands.status import status as command
-from shiplap_cli.installs.install_metrics import FailedClaim, FunctionMetrics, InstallMetrics, PoolUsage, QueueMetrics
+from shiplap_cli.installs.install_metrics import (
+    FailedClaim,
+    FunctionMetrics,
+    InstallMetrics,
+    PoolUsage,
+    QueueMetrics,
+    pool_usage,
+)
 from shiplap_cli.main import run
 from shiplap_cli.render.html_status import status_report
 from shiplap_cli.render.status_page import StatusDocument, metrics_page
 from shiplap_lab.dev import dev_session
+from tests.builders.claims import running_claim
 from tests.integration.contracts.in_process_aws import aws_in_process
 from tests.integration.status_install import BROKEN, BUCKET, NOW, READY, UNKNOWN, StatusInstall, status_of
 
@@ -219,6 +227,14 @@ def test_each_pool_has_its_month_and_its_limits_in_one_unit() -> None:
     for shown in ("cpu 99.12 of 1000, memory 512Gi of 1024Gi", "$2,190", "cpu 0 of 64", "$73.00"):
         assert shown in made
         assert shown in said.getvalue()
+
+
+def test_limits_of_a_pool_that_nobody_has_looked_at_are_not_none() -> None:
+    """A claim of a NodePool that was just applied is there before the status that knows its limits."""
+    claims = [running_claim("a", node_pool="new"), running_claim("b", node_pool="old")]
+    new, old = pool_usage("prod", claims, None, {("prod", "old"): {}, ("dev", "new"): {"cpu": "4"}})
+    assert (new.pool, new.limits, new.limits_in_words) == ("new", None, ("not looked at yet",))
+    assert (old.pool, old.limits, old.limits_in_words) == ("old", {}, ())
 
 
 def test_a_page_draws_what_the_claims_tell() -> None:

@@ -40,7 +40,10 @@ def queues_of(install: DeployedInstall) -> tuple[str, ...]:
 
 
 class PoolUsage(Printed, frozen=True):
-    """A pool's nodes, and of each limited resource what is used of it, as quantities."""
+    """A pool's nodes, and of each limited resource what is used of it, as quantities.
+
+    `limits` is None where nobody has looked at the NodePool yet: claims are written at once, statuses every minute.
+    """
 
     cluster: str
     pool: str
@@ -49,11 +52,13 @@ class PoolUsage(Printed, frozen=True):
     leaving: int
     hourly: float
     used: dict[str, str]
-    limits: dict[str, str]
+    limits: dict[str, str] | None
 
     @property
     def limits_in_words(self) -> tuple[str, ...]:
         """How much of each limit is used, in one unit."""
+        if self.limits is None:
+            return ("not looked at yet",)
         return tuple(
             f"{name} {format_part(name, parse_amount(name, self.used.get(name, '0')), parse_amount(name, limit))}"
             for name, limit in sorted(self.limits.items())
@@ -197,7 +202,8 @@ def pool_usage(
                 total[CPU] += kind.v_cpu_info.default_v_cpus * 1000 - claim.plan.allocatable.get(CPU, 0)
                 total[MEMORY] += nominal_memory(kind) - claim.plan.allocatable.get(MEMORY, 0)
         total[_NODES] = len(alive[pool])
-        bounds = limits.get((cluster, pool), {})
+        known = limits.get((cluster, pool))
+        bounds = known or {}
         uses.append(
             PoolUsage(
                 cluster=cluster,
@@ -209,7 +215,9 @@ def pool_usage(
                 ),
                 hourly=sum(claim.hourly for claim in alive[pool]),
                 used={name: format_amount(name, total[name]) for name in sorted(bounds)},
-                limits={name: format_amount(name, parse_amount(name, bounds[name])) for name in sorted(bounds)},
+                limits=None
+                if known is None
+                else {name: format_amount(name, parse_amount(name, bounds[name])) for name in sorted(bounds)},
             )
         )
     return uses

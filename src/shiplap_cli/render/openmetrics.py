@@ -121,7 +121,7 @@ def _of_nodes(metrics: InstallMetrics) -> Iterator[MetricFamily]:
         tuple(
             ({**labels, "resource": name}, parse_amount(name, use.used.get(name, "0")) / whole)
             for labels, use in pools
-            for name, limit in sorted(use.limits.items())
+            for name, limit in sorted((use.limits or {}).items())
             if (whole := parse_amount(name, limit))
         ),
         "ratio",
