@@ -32,12 +32,13 @@ def misplaced_annotations(documents: Sequence[Document]) -> Iterator[InvalidInpu
 
 
 def _parts(data: object, path: Path = (), deep: int = _DEEPEST) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the mappings of an object, each with its path."""
+    """Yield the mappings of an object, each with its path, but for those below the specification of pods."""
     if isinstance(data, dict):
         yield path, data
-    elif not isinstance(data, list):
-        return
-    for step, part in data.items() if isinstance(data, dict) else enumerate(data):
+        inner = [(step, part) for step, part in data.items() if step != "spec" or not _is_template(data)]
+    else:
+        inner = list(enumerate(data)) if isinstance(data, list) else []
+    for step, part in inner:
         if deep and isinstance(part, (dict, list)):
             yield from _parts(part, (*path, step), deep - 1)
 
