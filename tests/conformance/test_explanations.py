@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.explain import refusal_words, unschedulable
 from shiplap.scheduling.model.scheduling_plan import NearestMiss
 from shiplap.scheduling.supply.open_claims import PlacementAttempt
@@ -99,6 +100,62 @@ def test_no_label_is_to_be_added_that_would_not_do(selector: dict[str, str], wor
     )
     assert words in message
     assert "add `" not in message
+
+
+TEAM = {"team": "web"}
+Z_ONLY = rule(TYPE, "In", "z")
+NEAR_NOBODY = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "gone"}}}
+
+
+def test_a_blocked_pool_that_the_pod_selects_comes_before_one_without_its_label() -> None:
+    pools = [pool("general"), pool("mine", node_class="mine", labels=TEAM)]
+    record = given(pod(selector=TEAM), pools=pools, types=[fake_type("t")], not_ready={"mine": "no subnet"}).left("pod")
+    assert record.message == (
+        "pool mine: EC2NodeClass mine is not ready: no subnet "
+        '(pool general: incompatible requirements, label "team" does not have known values)'
+    )
+    assert record.nearest == NearestMiss("", "mine")
+
+
+def test_a_blocked_pool_names_the_taint_that_would_keep_the_pod_off_too() -> None:
+    pools = [pool("general"), pool("mine", node_class="mine", labels=TEAM, taints=[TAINT])]
+    record = given(pod(selector=TEAM), pools=pools, types=[fake_type("t")], not_ready={"mine": "no subnet"}).left("pod")
+    assert record.message.startswith(
+        "pool mine: EC2NodeClass mine is not ready: no subnet, and the pod does not tolerate taint dedicated=x:NoSched"
+    )
+
+
+def test_a_blocked_pool_with_other_labels_is_no_near_miss() -> None:
+    pools = [pool("general"), pool("other", node_class="other", labels={"team": "db"})]
+    unready = {"other": "no subnet"}
+    message = given(pod(selector=TEAM), pools=pools, types=[fake_type("t")], not_ready=unready).left("pod").message
+    assert message.startswith("t in pool general: would hold the pod, but NodePool general lacks the label")
+
+
+@pytest.mark.parametrize(
+    ("mine", "words"),
+    [
+        (pool("mine", Z_ONLY, labels=TEAM, taints=[TAINT]), "z in pool mine: would hold the pod, but it does not tol"),
+        (pool("mine", Z_ONLY, labels=TEAM, limits={"nodes": "0"}), "z in pool mine: nodes limit short by 1"),
+        (pool("mine", Z_ONLY, labels=TEAM, limits={"cpu": "1"}), "z in pool mine: cpu limit short by 3"),
+        (pool("mine", Z_ONLY, rule(ARCH, "In", "riscv"), labels=TEAM), "pool mine: nodepool requirements filtered out"),
+        (pool("mine", rule(TYPE, "In", "gone"), labels=TEAM), "pool mine: nodepool requirements filtered out"),
+        (pool("mine", rule(TYPE, "Exists", min_values=4), labels=TEAM), "pool mine: node.kubernetes.io/instance-type"),
+    ],
+    ids=["taint", "nodes", "limit", "filtered out", "sold out", "minValues"],
+)
+def test_the_pool_that_the_pod_selects_comes_first_whatever_keeps_it_off(mine: NodePool, words: str) -> None:
+    types = [fake_type("a"), fake_type("gone", offerings=[("spot", Z1)], unavailable=[("spot", Z1)]), fake_type("z")]
+    pools = [pool("general", rule(TYPE, "In", "a")), mine]
+    assert given(pod(selector=TEAM), pools=pools, types=types).left("pod").message.startswith(words)
+
+
+def test_a_spread_over_the_pool_that_the_pod_selects_comes_before_a_label() -> None:
+    near = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR_NOBODY]}}}
+    pools = [pool("general"), pool("mine", labels=TEAM)]
+    message = given(pod(selector=TEAM, spec=near), pools=pools, types=[fake_type("t")]).left("pod").message
+    assert message.startswith("pool mine: ")
+    assert message.count("pool mine: ") == 1
 
 
 def test_offerings_that_are_gone_for_now_are_listed() -> None:

@@ -292,3 +292,47 @@ def test_limits_in_dollars_are_no_limits_of_the_spec() -> None:
     )
     outcome = given(pod(cpu="3"), pools=[annotated], types=ONLY)
     assert asked(outcome) == ()
+
+
+NIGHT = {"tier": "night"}
+
+
+def test_a_change_of_the_pod_alone_for_a_node_that_exists_comes_before_pools_whose_nodes_drift() -> None:
+    """The node has room, and the pod's labels fit it: a toleration costs nothing."""
+    pools = [pool("general"), pool("mine"), pool("night", labels=NIGHT, taints=[TAINT])]
+    here = node("here", pool="night", labels=NIGHT, taints=[TAINT])
+    first, second, third = asked(given(pod(selector=NIGHT), pools=pools, nodes=[here], types=ONLY))
+    assert (first.changes, first.place) == (("tolerate dedicated=x:NoSchedule",), "node here")
+    assert all("nodes drift" in proposal.changes[0] for proposal in (second, third))
+
+
+def test_two_changes_that_make_no_node_drift_come_before_one_that_does() -> None:
+    pools = [pool("general"), pool("night", labels=NIGHT, taints=[TAINT], limits={"nodes": "0"})]
+    first, second = asked(given(pod(selector=NIGHT), pools=pools, types=ONLY))
+    assert set(first.changes) == {"tolerate dedicated=x:NoSchedule", "raise the nodes limit of pool night from 0 to 1"}
+    assert "nodes drift" in second.changes[0]
+
+
+def test_less_than_half_of_a_request_is_no_small_change_even_for_a_node_that_exists() -> None:
+    here = node("here", cpu="1", labels=NIGHT)
+    first, second = asked(given(pod(cpu="3500m", selector=NIGHT), pools=[pool("general")], nodes=[here], types=ONLY))
+    assert "nodes drift" in first.changes[0]
+    assert (second.changes, second.place) == (("request 1 cpu instead of 3500m",), "node here")
+
+
+@pytest.mark.parametrize("taints", [[], [TAINT]], ids=["tolerated", "tainted"])
+def test_a_pool_that_fits_and_is_blocked_is_mended_before_others_are_relabelled(taints: list[dict[str, str]]) -> None:
+    pools = [pool("general"), pool("night", node_class="bare", labels=NIGHT, taints=taints)]
+    first, second = asked(given(pod(selector=NIGHT), pools=pools, types=ONLY, not_ready={"bare": "no subnet"}))
+    too = ", and the pod does not tolerate taint dedicated=x:NoSchedule" if taints else ""
+    assert first.changes == (f"mend what blocks pool night (EC2NodeClass bare is not ready: no subnet{too})",)
+    assert first.place == "a node of pool night, if one of its types holds the pod"
+    assert "nodes drift" in second.changes[0]
+
+
+def test_a_node_of_a_blocked_pool_is_a_place_for_a_pod_that_tolerates_its_taint() -> None:
+    pools = [pool("general"), pool("night", node_class="bare", labels=NIGHT, taints=[TAINT])]
+    here = node("here", pool="night", labels=NIGHT, taints=[TAINT])
+    unready = {"bare": "no subnet"}
+    first, *_ = asked(given(pod(selector=NIGHT), pools=pools, nodes=[here], types=ONLY, not_ready=unready))
+    assert (first.changes, first.place) == (("tolerate dedicated=x:NoSchedule",), "node here")

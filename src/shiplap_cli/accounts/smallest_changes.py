@@ -9,6 +9,7 @@ write.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from enum import IntEnum
 
 import msgspec
 
@@ -30,7 +31,7 @@ from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.manifests.custom_resources import NodeOverlay, NodeOverlaySpec, NodePool, Quantity, RequirementSpec
 from shiplap.manifests.shiplap_annotations import PROBE_UNMEASURED_TYPES
-from shiplap.scheduling.explain.nearest import Miss, amount, dollars, nearest_node, unmet_labels
+from shiplap.scheduling.explain.nearest import SHRINKS, Miss, amount, dollars, nearest_node, unmet_labels
 from shiplap.scheduling.explain.refusal_words import conflicting, labels_to_add
 from shiplap.scheduling.explain.unschedulable import Explainer, TemplateVerdict
 from shiplap.scheduling.model.pod_classes import PodClass, contradicted, node_terms
@@ -63,6 +64,12 @@ _ONE_RULE = 0.5
 _ONE_WISH = 0.6
 """The size of a change by which a pod gives up what it asks of nodes: people mean that, so other rules go first."""
 
+_WAITING = 0.1
+"""The size of a change that asks nothing of pods and NodePools."""
+
+_REQUESTS = "requests "
+"""The begin of what a change of requests changes."""
+
 _NEEDED = frozenset({labels.ARCH, labels.OS})
 """Labels that a pod never gives up: its image would not start."""
 
@@ -75,6 +82,21 @@ class ChangeProposal(msgspec.Struct, frozen=True):
     changes: tuple[str, ...]
     place: str
     size: float
+
+
+class _ProposalOrder(IntEnum):
+    """The order of proposals by what they disturb; those that are alike are sorted by number and size of changes."""
+
+    POD_ON_NODE = 0
+    NO_DRIFT = 1
+    DRIFT = 2
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """A proposal and its place in the order."""
+
+    order: _ProposalOrder
+    proposal: ChangeProposal
 
 
 class _SubjectPod(msgspec.Struct, frozen=True):
@@ -192,15 +214,19 @@ def change_proposals(
     else:
         starts = list(_starts_with_volumes(snapshot, key)) if together is None else []
     limits = {pool.metadata.name: pool.spec.limits for pool in snapshot.manifests.node_pools}
-    proposals: list[ChangeProposal | None] = []
+    found: list[_Found | None] = []
     for start in starts:
         pod_class = start.attempt.pod_class
         alike = {pod.key for pod in pod_class.members} & together.members if together is not None else {key}
         left_out = first.others_out if first is not None else _unplaced(packing) | {key}
         subject = _SubjectPod(key, pod_class.requests, limits, left_out, frozenset(alike), together)
-        proposals += _proposals_from(start, subject)
-    distinct = {proposal.changes: proposal for proposal in proposals if proposal is not None}
-    return tuple(sorted(distinct.values(), key=lambda p: (len(p.changes), p.size, p.changes))[:most])
+        found += _proposals_from(start, subject)
+    distinct = {item.proposal.changes: item for item in found if item is not None}
+    ordered = sorted(
+        distinct.values(),
+        key=lambda item: (item.order, len(item.proposal.changes), item.proposal.size, item.proposal.changes),
+    )
+    return tuple(item.proposal for item in ordered[:most])
 
 
 class _Start(msgspec.Struct, frozen=True, eq=False):
@@ -228,26 +254,40 @@ def _starts_with_volumes(snapshot: Snapshot, key: str) -> Iterator[_Start]:
             yield _Start(snapshot, attempt, [step])
 
 
-def _proposals_from(start: _Start, subject: _SubjectPod) -> list[ChangeProposal | None]:
+def _proposals_from(start: _Start, subject: _SubjectPod) -> list[_Found | None]:
     """Search a place from one decision on, for a pod that is still left out, over the nearest templates and a node."""
     attempt = start.attempt
     if not attempt.left_out:
         return [_minimized(start.snapshot, attempt, start.steps, subject)]
     verdicts = [v for v in Explainer(attempt.compiled, attempt.packing).verdicts(attempt.pod_class) if v.kind]
     verdicts.sort(key=lambda verdict: verdict.miss.rank if verdict.miss is not None else (9, 0, 0.0, ""))
-    proposals = [_search(start, subject, verdict.template.name) for verdict in verdicts[:_MOST_TEMPLATES]]
+    nearest = verdicts[:_MOST_TEMPLATES]
+    found = [_search(start, subject, verdict.template.name) for verdict in nearest]
     snapshot, node = attempt.snapshot, nearest_node(attempt.pod_class, attempt.packing.nodes)
     others = [_request_less(snapshot, subject, attempt.pod_class, node)] if node is not None and node.short else []
-    others += _measurements(snapshot, attempt.pod_class, verdicts[:_MOST_TEMPLATES])
+    others += _measurements(snapshot, attempt.pod_class, nearest)
+    blocked = [verdict for verdict in nearest if verdict.kind == RefusalKind.BLOCKED and verdict.miss is not None]
+    tolerating = (_tolerate(snapshot, subject.alike, verdict.template, attempt.pod_class) for verdict in blocked)
+    others += [step for step in tolerating if step.size]
     tried = (_minimized(start.snapshot, _attempt(s.snapshot, subject), [*start.steps, s], subject) for s in others)
-    return [*proposals, *tried]
+    reasons = {verdict.text: verdict for verdict in reversed(blocked)}
+    return [*found, *tried, *(_mended(start, verdict) for verdict in reasons.values())]
+
+
+def _mended(start: _Start, verdict: TemplateVerdict) -> _Found:
+    """The proposal to mend what blocks a NodePool that fits. It is not planned: its types are known only then."""
+    name = verdict.template.pool.metadata.name
+    changes = (*(step.text for step in start.steps), f"mend what blocks pool {name} ({verdict.text})")
+    size = sum(step.size for step in start.steps) + _WAITING
+    place = f"a node of pool {name}, if one of its types holds the pod"
+    return _Found(_ProposalOrder.NO_DRIFT, ChangeProposal(changes, place, size))
 
 
 def _attempt(snapshot: Snapshot, subject: _SubjectPod) -> _Attempt | None:
     return _Attempt.of(snapshot, *solve(snapshot), subject.key, subject.together)
 
 
-def _search(start: _Start, subject: _SubjectPod, name: str) -> ChangeProposal | None:
+def _search(start: _Start, subject: _SubjectPod, name: str) -> _Found | None:
     """Remove what one template names, step by step."""
     outcome: _Attempt | None = start.attempt
     steps = list(start.steps)
@@ -264,7 +304,7 @@ def _search(start: _Start, subject: _SubjectPod, name: str) -> ChangeProposal | 
 
 def _minimized(
     snapshot: Snapshot, outcome: _Attempt | None, steps: list[_Change], subject: _SubjectPod
-) -> ChangeProposal | None:
+) -> _Found | None:
     """The proposal made as weak as it may be, if the plan made with it places the pod and leaves out nobody else."""
     if not _is_acceptable(outcome, subject):
         return None
@@ -276,7 +316,21 @@ def _minimized(
     if not place:
         return None
     place += _others_placed(subject, outcome)
-    return ChangeProposal(tuple(step.text for step in chosen), place, sum(step.size for step in chosen))
+    proposal = ChangeProposal(tuple(step.text for step in chosen), place, sum(step.size for step in chosen))
+    return _Found(_order_of(snapshot, outcome, chosen, subject), proposal)
+
+
+def _order_of(before: Snapshot, outcome: _Attempt, chosen: Sequence[_Change], subject: _SubjectPod) -> _ProposalOrder:
+    """Giving up more than half of a request counts for as much as nodes that drift."""
+    after = outcome.snapshot
+    pools = zip(before.manifests.node_pools, after.manifests.node_pools, strict=True)
+    drifts = any(old.spec.template != new.spec.template for old, new in pools)
+    if drifts or any(step.of.startswith(_REQUESTS) and step.size > SHRINKS for step in chosen):
+        return _ProposalOrder.DRIFT
+    of_pod = (before.manifests, before.catalogs, before.settings) == (after.manifests, after.catalogs, after.settings)
+    wanted = subject.alike if subject.together is not None else {subject.key}
+    on_node = any(entry.key in wanted for node in outcome.written.existing_nodes for entry in node.pods)
+    return _ProposalOrder.POD_ON_NODE if of_pod and on_node else _ProposalOrder.NO_DRIFT
 
 
 def _others_placed(subject: _SubjectPod, outcome: _Attempt) -> str:
@@ -486,7 +540,7 @@ def _with_requests(snapshot: Snapshot, subject: _SubjectPod, parts: Mapping[str,
     size = max((part.now - part.to) / max(part.now, 1) for part in parts.values())
     return _Change(
         _with_spec(snapshot, subject.alike, shrunk),
-        f"requests {', '.join(sorted(parts))}",
+        _REQUESTS + ", ".join(sorted(parts)),
         ", ".join(texts),
         min(size, 1.0),
         parts,
@@ -632,7 +686,9 @@ def _restock(snapshot: Snapshot, node_class: str, miss: Miss) -> _Change:
         return replace(other, catalogs=catalogs)
 
     offers = ", ".join(f"{capacity_type} in {zone}" for _, zone, capacity_type in sorted(miss.sold_out))
-    return _indivisible("offerings", f"wait until {min(names)} is available again ({offers})", 0.1, restocked, snapshot)
+    return _indivisible(
+        "offerings", f"wait until {min(names)} is available again ({offers})", _WAITING, restocked, snapshot
+    )
 
 
 def _without_labels(

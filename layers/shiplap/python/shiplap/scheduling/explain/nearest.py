@@ -7,6 +7,7 @@ on: so much memory less, so much of a limit more, this offering available again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 
 import msgspec
 import numpy as np
@@ -31,6 +32,14 @@ SHRINKS = 0.5
 
 CLOSE, ONE_RULE, FAR, NEVER = range(4)
 """Ranks: something runs short; one rule is in the way; much runs short; no type has it at all."""
+
+
+class RuleRank(IntEnum):
+    """The order of misses by one rule: one beside taints and labels; a taint, where labels fit; a label."""
+
+    FITS = 0
+    UNTOLERATED = 1
+    UNLABELLED = 2
 
 
 class Miss(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from shiplap.scheduling.explain.nearest import (
     NEVER,
     ONE_RULE,
     Miss,
+    RuleRank,
     limit_miss,
     nearest_node,
     offering_miss,
@@ -175,15 +176,17 @@ class Explainer:
         if not self._compiled.templates:
             return NO_NODE_POOL + (f"; {node.text}" if node is not None else ""), None
         verdicts = self.verdicts(pod_class)
-        misses = [verdict.miss for verdict in verdicts if verdict.miss is not None]
+        misses = [(verdict.miss, verdict.text) for verdict in verdicts if verdict.miss is not None]
         if node is not None:
-            misses.append(node)
-        lost = self._lost.words(pod_class)
-        texts = "; ".join((*_grouped(verdicts), *lost)) + self._stopped(pod_class)
+            misses.append((node, ""))
+        reasons, lost = _grouped(verdicts), self._lost.words(pod_class)
         if not misses:
-            return texts, None
-        nearest = min(misses, key=lambda miss: miss.rank)
-        return f"{nearest.text} ({texts})", nearest.nearest
+            return "; ".join((*reasons.values(), *lost)) + self._stopped(pod_class), None
+        nearest, reason = min(misses, key=lambda entry: entry[0].rank)
+        # A reason without numbers is the nearest miss as it is, and is not said twice.
+        head = reasons.pop(reason) if reason and nearest.text.endswith(f": {reason}") else nearest.text
+        rest = "; ".join((*reasons.values(), *lost)) + self._stopped(pod_class)
+        return f"{head} ({rest.removeprefix('; ')})" if rest else head, nearest.nearest
 
     def verdicts(self, pod_class: PodClass) -> list[TemplateVerdict]:
         """Return the verdict of every template on one more pod of a class now, in the order templates are tried."""
@@ -232,7 +235,7 @@ class Explainer:
                 if isinstance(entry, RefusalKind):
                     refused.append(self._verdict(Refusal(template, entry, pinned, left)))
         if not refused:
-            return TemplateVerdict(template, TOPOLOGY, words, attempt=attempt)
+            return TemplateVerdict(template, TOPOLOGY, words, _fitting(template, words, 1.0), attempt)
         best = min(refused, key=_furthest)
         return TemplateVerdict(
             template, TOPOLOGY, f"{best.text}, in the domains that are left: {words}", best.miss, attempt
@@ -292,10 +295,16 @@ class Explainer:
                 words = template.blocked
                 if words == FILTERED_OUT:
                     words = f"{words}: {filtered_out(template)}{awaited(template, attempt)}"
+                if template.requirements.compatible(attempt.term, template.allow_undefined):
+                    taints = untolerated_taints(refusal)
+                    words += f", and the pod does not tolerate taint {taints}" if taints else ""
+                    miss = _fitting(template, words, level=RuleRank.UNTOLERATED if taints else RuleRank.FITS)
             case RefusalKind.TAINT:
                 taints = untolerated_taints(refusal)
                 words = f"did not tolerate taint {taints}"
-                miss = self._but_for(refusal, attempt.term, f"it does not tolerate taint {taints}")
+                miss = self._but_for(
+                    refusal, attempt.term, f"it does not tolerate taint {taints}", RuleRank.UNTOLERATED
+                )
             case RefusalKind.REQUIREMENTS:
                 conflicts = conflicting(template, attempt)
                 words = (
@@ -304,7 +313,9 @@ class Explainer:
                 rest = Requirements(entry for key, entry in attempt.term.items() if key not in conflicts)
                 added = ", ".join(f"{key}: {to}" for key, to in labels_to_add(template, attempt, conflicts).items())
                 lacking = f"NodePool {pool} lacks the label: add `{added}` to its spec.template.metadata.labels"
-                miss = self._but_for(refusal, rest, lacking if added else " and ".join(conflicts.values()))
+                miss = self._but_for(
+                    refusal, rest, lacking if added else " and ".join(conflicts.values()), RuleRank.UNLABELLED
+                )
             case RefusalKind.NODES:
                 words = f'node limits have been exhausted for nodepool "{pool}"{self._nodes_left(template)}'
                 miss = self._nodes_miss(refusal)
@@ -313,11 +324,13 @@ class Explainer:
                     f"the last instances of its capacity reservations go to other claims of nodepool "
                     f'"{pool}" ({reservations_before(template)})'
                 )
+                miss = _fitting(template, words)
             case RefusalKind.SPOT_SHARE:
                 limits = self._packing.openings.pool_limits[pool]
                 words = (
                     f'another node of spot would be too large a share of nodepool "{pool}" ({share_of_spot(limits)})'
                 )
+                miss = _fitting(template, words)
             case RefusalKind.LIMITS:
                 words = f'all available instance types exceed limits for nodepool "{pool}"{limits_left(refusal)}'
                 rows = self._facts_of(template, attempt).rows
@@ -325,7 +338,7 @@ class Explainer:
             case RefusalKind.MIN_VALUES:
                 numbers = self._minimums(refusal)
                 words = f"pod didn't schedule because NodePool couldn't meet minValues requirements ({numbers})"
-                miss = Miss((ONE_RULE, 0, 0.0, pool), f"{template.name}: {numbers}", NearestMiss("", pool))
+                miss = _fitting(template, numbers)
             case RefusalKind.TYPES:
                 words = self._no_type(refusal) + awaited(template, attempt)
                 miss = self._types_miss(refusal)
@@ -383,14 +396,14 @@ class Explainer:
         row = int(np.argmin(price)) if len(price) else 0
         return template.table.names[template.table.row_type[row]] if len(price) and np.isfinite(price[row]) else ""
 
-    def _but_for(self, refusal: Refusal, term: Requirements, obstacle: str) -> Miss | None:
+    def _but_for(self, refusal: Refusal, term: Requirements, obstacle: str, level: RuleRank) -> Miss | None:
         """A miss if nothing but one rule keeps the pod from a template."""
         template = refusal.template
         name = self._holder(template, refusal.attempt, term)
         if not name:
             return None
         text = f"{name} in {template.name}: would hold the pod, but {obstacle}"
-        return Miss((ONE_RULE, 1, 0.0, name), text, NearestMiss(name, template.pool.metadata.name))
+        return Miss((ONE_RULE, level, 0.0, name), text, NearestMiss(name, template.pool.metadata.name))
 
     def _nodes_miss(self, refusal: Refusal) -> Miss:
         template = refusal.template
@@ -455,9 +468,15 @@ def _furthest(verdict: TemplateVerdict) -> tuple[int, tuple[int, int, float, str
     return (1, verdict.miss.rank) if verdict.miss is not None else (2, (0, 0, 0.0, ""))
 
 
-def _grouped(verdicts: Sequence[TemplateVerdict]) -> list[str]:
-    """One text per reason: templates that say the same are named together."""
+def _fitting(template: NodeClaimTemplate, words: str, share: float = 0.0, level: RuleRank = RuleRank.FITS) -> Miss:
+    """A miss of a template whose labels fit a pod, without numbers: `words` say what keeps the pod off."""
+    pool = template.pool.metadata.name
+    return Miss((ONE_RULE, level, share, pool), f"{template.name}: {words}", NearestMiss("", pool))
+
+
+def _grouped(verdicts: Sequence[TemplateVerdict]) -> dict[str, str]:
+    """One sentence per reason, by the reason: templates that say the same are named together."""
     templates: dict[str, list[str]] = {}
     for verdict in verdicts:
         templates.setdefault(verdict.text or "could hold a pod of its kind now", []).append(verdict.template.name)
-    return [f"{some(names, BOUNDS.named_templates)}: {text}" for text, names in templates.items()]
+    return {text: f"{some(names, BOUNDS.named_templates)}: {text}" for text, names in templates.items()}
