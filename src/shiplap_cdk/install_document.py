@@ -235,7 +235,8 @@ def inspect_install(path: Path) -> ReadInstall:
         return ReadInstall(None, told, folders.all)
     clusters = (_served(cluster, install, folders) for cluster in install.clusters)
     config = InstallConfig(install, tuple(sorted(clusters, key=lambda each: each.name)), source)
-    return ReadInstall(config, (), folders.all, tuple(_idle_annotations(install, folders)))
+    warnings = (*_idle_annotations(install, folders), *_doubtful_profiles(install, folders))
+    return ReadInstall(config, (), folders.all, warnings)
 
 
 def _document_in(path: Path) -> Document:
@@ -375,6 +376,8 @@ def _problems_with_manifests(
         rules += _other_partitions(install.region, found)
     if _access(cluster) == "entry":
         rules += _roles_of_two_systems(found)
+    if not (("nodeRoles",) in refused or _named_roles(found)):
+        rules += _profiles_of_unknown_roles(cluster, found)
     return [each for each in misfits if not _follows(each[0], refused)], rules
 
 
@@ -459,7 +462,7 @@ def _named_in(node_class: EC2NodeClass) -> Iterator[tuple[Where, str]]:
 
 
 def _roles_of_two_systems(manifests: FoundManifests) -> Iterator[InvalidInput]:
-    """Each role that Windows and Linux nodes would share: it has one access entry. Only sound ones tell their system."""
+    """Each role that Windows and Linux nodes would share: it has one access entry. Only sound ones tell theirs."""
     found: dict[str, dict[bool, tuple[Document, EC2NodeClass]]] = {}
     for document, node_class in manifests.report.sound:
         if isinstance(node_class, EC2NodeClass) and node_class.spec.role:
@@ -473,6 +476,31 @@ def _roles_of_two_systems(manifests: FoundManifests) -> Iterator[InvalidInput]:
                 f"{role!r} is for Windows here and for Linux in {other}; an access entry is of one type: use two roles"
             )
             yield _in_manifest(windows, where, reason)
+
+
+def _profiles_of_unknown_roles(cluster: ClusterDocument, found: FoundManifests) -> Iterator[InvalidInput]:
+    """Instance profiles although no role is listed: permissions name roles, and manifests do not say a profile's."""
+    where: Where = ("spec", "instanceProfile")
+    roles = ", ".join(sorted(_named_roles(found)))
+    unless = f" unless it is {roles}" if roles else ""
+    for document, item in found.node_classes():
+        if item.spec.instance_profile and not cluster.node_roles:
+            reason = (
+                f"no function may pass the role of {item.spec.instance_profile!r} to EC2{unless}: list the role in"
+                f" `nodeRoles` of cluster {cluster.name!r}"
+            )
+            yield _in_manifest(document, where, reason)
+
+
+def _doubtful_profiles(install: InstallDocument, folders: _ManifestFolders) -> Iterator[InvalidInput]:
+    """Instance profiles that may carry a role that another EC2NodeClass names."""
+    for cluster in install.clusters:
+        if not cluster.reads_cluster:
+            yield from _profiles_of_unknown_roles(cluster, folders.read(cluster.manifests))
+
+
+def _named_roles(found: FoundManifests) -> frozenset[str]:
+    return frozenset(item.spec.role for _, item in found.node_classes() if item.spec.role)
 
 
 def _is_windows(node_class: EC2NodeClass) -> bool:

@@ -11,7 +11,7 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.settings import ClusterSettings, OtlpSettings, Settings
-from shiplap_cdk.install_document import read
+from shiplap_cdk.install_document import inspect_install, read
 from shiplap_cdk.install_keys import ClusterDocument
 from tests.infra.written_installs import WRITTEN, refusal, written
 
@@ -332,6 +332,29 @@ def test_a_role_of_a_manifest_that_iam_cannot_have_is_refused_with_its_line(fold
     assert isinstance(error, InvalidManifests)
     assert f"{nodes}:{text.splitlines().index(line) + 1}: EC2NodeClass/default: spec.role: " in str(error.problems[0])
     assert "at most 64" in str(error.problems[0])
+
+
+PROFILE = NODE_CLASS.format(name="group", alias="al2023", role="r").replace("role: r", "instanceProfile: of-group")
+
+
+def test_an_instance_profile_whose_role_nobody_may_pass_is_refused(folder: Path) -> None:
+    (folder / "manifests" / "nodes.yaml").write_text(PROFILE)
+
+    error = refusal(folder, WRITTEN)
+
+    assert (error.field, error.document) == ("spec.instanceProfile", "EC2NodeClass/group")
+    assert error.reason.endswith("list the role in `nodeRoles` of cluster 'edge'")
+    assert written(folder, WRITTEN + "    nodeRoles: [group-role]\n").clusters[0].node_roles == ("group-role",)
+    assert refusal(folder, WRITTEN + "    nodeRoles: ['<its role>']\n").field == "clusters[0].nodeRoles"
+
+
+def test_an_instance_profile_beside_a_role_is_warned_of_until_its_role_is_listed(folder: Path) -> None:
+    (folder / "manifests" / "group.yaml").write_text(PROFILE)
+    for line, told in (("", [("spec.instanceProfile", 7)]), ("    nodeRoles: [group-role]\n", [])):
+        written(folder, WRITTEN + line)
+        found = inspect_install(folder / "shiplap.yaml").warnings
+        assert [(warning.field, warning.line) for warning in found] == told
+        assert all("to EC2 unless it is edge-nodes: " in warning.reason for warning in found)
 
 
 def test_a_role_for_windows_and_linux_nodes_is_refused_with_both_lines(folder: Path) -> None:

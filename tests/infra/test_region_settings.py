@@ -21,7 +21,7 @@ metadata: {name: default}
 spec:
   amiSelectorTerms: [{ssmParameter: "PARAMETER"}]
   amiFamily: AL2023
-  instanceProfile: nodes
+  role: nodes
   subnetSelectorTerms: [{tags: {cluster: blue}}]
   securityGroupSelectorTerms: [{tags: {cluster: blue}}]
   blockDeviceMappings:
