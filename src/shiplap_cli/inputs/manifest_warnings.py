@@ -21,6 +21,7 @@ from shiplap.manifests.decoding import Path, Problem, field_name
 from shiplap.manifests.files.loading import FoundManifest
 from shiplap.manifests.shiplap_annotations import VM_MEMORY_OVERHEAD_PERCENT
 from shiplap.manifests.tiers import expand, is_glob
+from shiplap.manifests.validation.ami_rules import ami_family
 from shiplap_cli.labels_of_types import Supply
 
 _NODES = "nodes"
@@ -28,6 +29,11 @@ _CAPACITY_TYPES = frozenset({"on-demand", "spot", "reserved"})
 _SYSTEMS = frozenset({"linux", "windows"})
 _SPELLED = {"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "i386": "amd64", "aarch64": "arm64", "arm": "arm64"}
 NO_NEW_AL2 = "EKS has AL2 images for Kubernetes 1.32 and older only: later versions need al2023"
+REGISTER_HINT = (
+    f"start the kubelet with --register-with-taints={labels.UNREGISTERED_TAINT}:NoExecute, beside taints of its own:"
+    " Shiplap takes no other Node for the instance's; labels and taints of the NodePool come when it registers"
+)
+"""The demand on images of family Custom: it completes `the user data has to`."""
 _MEASURED = re.compile(r"instance-(?:cpu|memory|ebs-bandwidth|network-bandwidth|local-nvme|gpu-memory)\Z")
 """Labels with numbers: a value that no type has today is often a bound."""
 _PLACEHOLDER = re.compile(r"\$\{?[A-Za-z_]\w*\}?|<[^<>]*>|\{\{.*?\}\}|REPLACE|CHANGE_?ME\b|YOUR[-_]", re.DOTALL)
@@ -116,9 +122,17 @@ def _of_node_class(node_class: EC2NodeClass, data: Mapping[str, Any], types: Ite
     for place, term in enumerate(node_class.spec.ami_selector_terms):
         if term.alias.startswith("al2@"):
             yield ("spec", "amiSelectorTerms", place, "alias"), NO_NEW_AL2
+    if ami_family(node_class.spec) == "Custom" and not is_told_to_register(node_class.spec.user_data or ""):
+        why = f"does not name {labels.UNREGISTERED_TAINT}: it, or the image, has to {REGISTER_HINT}"
+        yield ("spec", "userData"), why
     for path, text in _texts(data.get("spec"), ("spec",)):
         if placeholder := _PLACEHOLDER.search(text):
             yield path, f"{text!r} holds the placeholder {placeholder[0]}"
+
+
+def is_told_to_register(user_data: str) -> bool:
+    """True if user data of a Custom image names the taint by which a joining node is known."""
+    return labels.UNREGISTERED_TAINT in user_data
 
 
 def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:

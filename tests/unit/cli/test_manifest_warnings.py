@@ -97,6 +97,15 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.amiSelectorTerms[0].alias",
         "Kubernetes 1.32 and older only",
     ),
+    "user data of one's own image that says nothing of the taint": (
+        changed(
+            changed(EC2_NODE_CLASS, "spec.amiFamily", "Custom"),
+            "spec.amiSelectorTerms",
+            [{"id": "ami-0123456789abcdef0"}],
+        ),
+        "spec.userData",
+        "--register-with-taints=karpenter.sh/unregistered:NoExecute",
+    ),
     "a tag to be filled in": (
         changed(EC2_NODE_CLASS, "spec.subnetSelectorTerms", [{"tags": {"karpenter.sh/discovery": "<your cluster>"}}]),
         "spec.subnetSelectorTerms[0].tags[karpenter.sh/discovery]",

@@ -77,6 +77,13 @@ def test_what_is_written_is_valid(karpenter: Path, tmp_path: Path, shiplap: Ship
         assert text in report
 
 
+def test_the_settings_name_a_role_for_each_instance_profile(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
+    karpenter.write_text(POOL.replace("role: node", "instanceProfile: of-nodes"))
+    shiplap("migrate", "convert", karpenter, "--to", str(tmp_path / "manifests"), "--cluster", "prod")
+    report = (tmp_path / "manifests" / "MIGRATION.md").read_text()
+    assert "  nodeRoles:\n  - <role of instance profile of-nodes>\n" in report
+
+
 def test_nothing_is_overwritten(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
     (tmp_path / "nodepools.yaml").write_text("mine")
     assert "is there already" in shiplap.error("migrate", "convert", karpenter, "--to", str(tmp_path))

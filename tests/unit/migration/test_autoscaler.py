@@ -155,7 +155,7 @@ def test_a_managed_node_group() -> None:
 @pytest.mark.parametrize(
     ("ami_type", "alias", "more"),
     [
-        ("AL2_x86_64_GPU", "al2@latest", {}),
+        ("AL2_x86_64_GPU", "al2023@latest", {}),
         ("AL2023_ARM_64_STANDARD", "al2023@latest", {}),
         ("BOTTLEROCKET_ARM_64_NVIDIA", "bottlerocket@latest", {}),
         ("WINDOWS_FULL_2022_x86_64", "windows2022@latest", {("kubernetes.io/os", "In"): ["windows"]}),
@@ -165,7 +165,7 @@ def test_the_image_of_a_managed_group(ami_type: str, alias: str, more: dict[tupl
     found = moved(node_group(amiType=ami_type))
     assert classes(found)["core"]["amiSelectorTerms"] == [{"alias": alias}]
     assert about(found, f"amiType {ami_type}").match is (
-        MatchQuality.APPROXIMATE if alias == "al2@latest" else MatchQuality.EXACT
+        MatchQuality.NONE if ami_type.startswith("AL2_") else MatchQuality.EXACT
     )
     assert more.items() <= requirements(found, "core-shiplap").items()
     assert refused(found) == []
@@ -189,7 +189,7 @@ def test_a_group_that_says_no_type_has_that_of_eks() -> None:
     assert requirements(found, "core-shiplap")["node.kubernetes.io/instance-type", "In"] == ["t3.medium"]
 
 
-def test_a_self_managed_group_boots_as_before() -> None:
+def test_a_self_managed_group_boots_from_its_image() -> None:
     found = moved(
         scaling_group(), boot("--node-labels=team=web,zone=a --register-with-taints=x=y:NoExecute --max-pods=30")
     )
@@ -211,6 +211,15 @@ def test_a_self_managed_group_boots_as_before() -> None:
     assert spec["metadataOptions"] == {"httpPutResponseHopLimit": 3, "httpTokens": "optional"}
     assert spec["detailedMonitoring"] is True
     assert requirements(found, "web-shiplap")["node.kubernetes.io/instance-type", "In"] == ["m5.xlarge"]
+
+
+def test_nodes_that_could_not_register_do_not_map() -> None:
+    """Only by the taint of its user data a Node is taken for that of an instance."""
+    lost = about(moved(scaling_group(), boot("--max-pods=30")), "image ami-0123456789abcdef0")
+    assert lost.match is MatchQuality.NONE
+    assert "--register-with-taints=karpenter.sh/unregistered:NoExecute" in lost.note
+    told = moved(scaling_group(), boot("--register-with-taints=karpenter.sh/unregistered:NoExecute"))
+    assert about(told, "image ami-0123456789abcdef0").match is MatchQuality.APPROXIMATE
 
 
 BOTTLEROCKET = """

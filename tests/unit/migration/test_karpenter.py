@@ -126,6 +126,29 @@ def test_what_is_written_out_in_v1beta1_stays() -> None:
     assert (spec["amiFamily"], spec["metadataOptions"]) == ("AL2", {"httpPutResponseHopLimit": 1})
 
 
+@pytest.mark.parametrize(
+    ("more", "version", "images"),
+    [
+        ("amiFamily: AL2", "v1beta1", [{"alias": "al2023@latest"}]),
+        ("amiSelectorTerms: [{alias: al2@latest}]", "v1", [{"alias": "al2@latest"}]),
+    ],
+)
+def test_images_that_no_supported_kubernetes_has_do_not_map(
+    more: str, version: str, images: list[dict[str, str]]
+) -> None:
+    draft = moved(POOL_V1, node_class(more, version))
+    assert body(draft, "EC2NodeClass")["spec"]["amiSelectorTerms"] == images
+    (lost,) = (finding for finding in draft.findings if finding.match is MatchQuality.NONE)
+    assert "Kubernetes 1.32 and older only" in lost.note
+
+
+def test_an_instance_profile_asks_for_its_role() -> None:
+    draft = moved(POOL_V1, node_class("instanceProfile: of-nodes", "v1"))
+    (asked,) = (finding for finding in draft.findings if finding.match is MatchQuality.APPROXIMATE)
+    assert "nodeRoles in shiplap.yaml" in asked.becomes
+    assert "--instance-profile-name of-nodes" in asked.note
+
+
 def test_kubelet_settings_move_to_the_node_class() -> None:
     draft = moved(pool(claim="kubelet: {maxPods: 50}"), node_class())
     assert body(draft, "EC2NodeClass")["spec"]["kubelet"] == {"maxPods": 50}

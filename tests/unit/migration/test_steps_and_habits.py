@@ -35,6 +35,19 @@ def test_every_step_that_changes_something_can_be_undone(origin: FormerKind, tai
         assert shlex.split(command)
 
 
+def test_the_deployment_begins_with_its_files_and_with_what_the_account_lacks() -> None:
+    steps = steps_of("manifests", "prod", [OLD[FormerKind.NODE_POOL]], tainted=True)
+    (deploy,) = (step for step in steps if step.title == "Deploy")
+    assert deploy.commands[:4] == (
+        "shiplap init",
+        "npx aws-cdk bootstrap",
+        "shiplap doctor --before-deploy",
+        "npx aws-cdk deploy",
+    )
+    (handed,) = (step for step in steps if step.title == "Hand all pods over")
+    assert "has drifted" in handed.why
+
+
 @pytest.mark.parametrize(
     ("origin", "undo"),
     [

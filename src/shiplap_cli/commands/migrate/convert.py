@@ -136,6 +136,9 @@ def _settings_text(migration: Migration, region: str) -> str:
     settings: dict[str, Any] = {"name": migration.cluster, "manifests": "manifests"}
     if migration.claim_rules:
         settings["claimRules"] = msgspec.to_builtins(migration.claim_rules)
+    specs = [body["spec"] for body in migration.manifests if body["kind"] == "EC2NodeClass"]
+    if profiles := sorted({spec["instanceProfile"] for spec in specs if spec.get("instanceProfile")}):
+        settings["nodeRoles"] = [f"<role of instance profile {profile}>" for profile in profiles]
     if migration.join_timeout_s:
         settings["joinTimeoutSeconds"] = migration.join_timeout_s
     return msgspec.yaml.encode({"region": region or "REGION", "clusters": [settings]}).decode()

@@ -50,9 +50,11 @@ from shiplap_cli.commands.migrate.migration_findings import (
     FormerKind,
     FormerPool,
     KubernetesObject,
+    MatchQuality,
     MigrationFinding,
     Naming,
 )
+from shiplap_cli.inputs.manifest_warnings import REGISTER_HINT, is_told_to_register
 
 _STRATEGIES = {
     "price-capacity-optimized": "price-capacity-optimized",
@@ -384,7 +386,7 @@ def _plain(body: Mapping[str, Any]) -> dict[str, Any]:
 
 _ALIASES = (
     ("AL2023", "al2023@latest"),
-    ("AL2", "al2@latest"),
+    ("AL2", "al2023@latest"),
     ("BOTTLEROCKET", "bottlerocket@latest"),
     ("WINDOWS_CORE_2019", "windows2019@latest"),
     ("WINDOWS_FULL_2019", "windows2019@latest"),
@@ -410,6 +412,8 @@ def node_class(group: SourceGroup, cluster: str, collector: FindingCollector) ->
     instance_profile = (
         (profile.name or profile.arn.rpartition("/")[2]) if profile is not None and not group.role else ""
     )
+    if instance_profile:
+        collector.profile(instance_profile)
     role = group.role or ("" if instance_profile else f"shiplap-node-{cluster}")
     if not group.role and not instance_profile:
         collector.approximate(
@@ -451,23 +455,22 @@ def _image(group: SourceGroup, collector: FindingCollector) -> tuple[str, tuple[
     """AMI family, selector terms and user data."""
     alias = next((alias for prefix, alias in _ALIASES if group.ami_type.startswith(prefix)), "")
     if alias:
-        collector.alias(
-            f"amiType {group.ami_type}", f"amiSelectorTerms alias {alias}", "the variant follows the instance type"
-        )
+        becomes = f"amiSelectorTerms alias {alias}"
+        of_al2 = group.ami_type.startswith("AL2_")
+        collector.alias(f"amiType {group.ami_type}", becomes, "the variant follows the instance type", of_al2=of_al2)
         return "", (AmiSelectorTerm(alias=alias),), group.boot.text or None
     image = group.template.image_id if group.template is not None else ""
     if not image:
         collector.approximate("image", "alias al2023@latest", "the group did not say which image its nodes boot from")
         return "", (AmiSelectorTerm(alias="al2023@latest"),), None
-    seen = {"AL2": "al2@latest", "AL2023": "al2023@latest", "Bottlerocket": "bottlerocket@latest"}.get(
+    seen = {"AL2": "al2023@latest", "AL2023": "al2023@latest", "Bottlerocket": "bottlerocket@latest"}.get(
         group.boot.family
     )
     hint = f"; to follow new images write alias {seen} instead and leave the user data out" if seen else ""
-    collector.approximate(
-        f"image {image}",
-        "amiFamily Custom, with the user data it has",
-        f"it boots as before, and stays at this image{hint}",
-    )
+    match = MatchQuality.APPROXIMATE if is_told_to_register(group.boot.text) else MatchQuality.NONE
+    lacks = "" if match is MatchQuality.APPROXIMATE else f"; its user data or image has to {REGISTER_HINT}"
+    becomes = "amiFamily Custom, with the user data it has"
+    collector.add(match, f"image {image}", becomes, f"nodes stay at this image{lacks}{hint}")
     return "Custom", (AmiSelectorTerm(id=image),), group.boot.text or None
 
 

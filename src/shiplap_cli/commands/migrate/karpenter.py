@@ -24,6 +24,7 @@ from shiplap_cli.commands.migrate.migration_findings import (
     MigrationFinding,
     Naming,
 )
+from shiplap_cli.inputs.manifest_warnings import NO_NEW_AL2
 
 CORE, AWS = "karpenter.sh", "karpenter.k8s.aws"
 _KUBELET_ANNOTATION = "compatibility.karpenter.sh/v1beta1-kubelet-conversion"
@@ -35,7 +36,7 @@ _BOOKKEEPING = (
     "karpenter.sh/stored-version-migrated",
 )
 _ALIASES = {
-    "AL2": "al2@latest",
+    "AL2": "al2023@latest",
     "AL2023": "al2023@latest",
     "Bottlerocket": "bottlerocket@latest",
     "Windows2019": "windows2019@latest",
@@ -145,16 +146,27 @@ def _pool_to_v1(collector: FindingCollector, body: KubernetesObject, claim: dict
 
 def _node_class(collector: FindingCollector, body: KubernetesObject, version: str) -> None:
     collector.exact("EC2NodeClass", "the same")
+    spec = _mapping(body, "spec")
+    _doubtful_fields(collector, spec)
     if version == "v1":
         return
     body["apiVersion"] = f"{AWS}/v1"
-    spec = _mapping(body, "spec")
     _images(collector, spec)
     options = _mapping(spec, "metadataOptions")
     if "httpPutResponseHopLimit" not in options:
         options["httpPutResponseHopLimit"] = 2
         note = "v1beta1's default, written out: v1's is 1, which keeps containers from the metadata service"
         collector.exact("spec.metadataOptions.httpPutResponseHopLimit", "2", note)
+
+
+def _doubtful_fields(collector: FindingCollector, spec: Mapping[str, Any]) -> None:
+    """Fields that stay as they are, and need something beside them."""
+    if profile := spec.get("instanceProfile"):
+        collector.profile(profile)
+    terms = spec.get("amiSelectorTerms")
+    aliases = [term.get("alias") for term in terms if isinstance(term, dict)] if isinstance(terms, list) else []
+    if any(str(alias).startswith("al2@") for alias in aliases):
+        collector.not_mapped("spec.amiSelectorTerms alias al2", NO_NEW_AL2)
 
 
 def _images(collector: FindingCollector, spec: dict[str, Any]) -> None:
@@ -170,7 +182,7 @@ def _images(collector: FindingCollector, spec: dict[str, Any]) -> None:
         del spec["amiFamily"]
         becomes = f"spec.amiSelectorTerms alias {_ALIASES[family]}"
         note = "the newest image of the family, as before; a version instead of latest makes roll-outs yours to time"
-        collector.alias("spec.amiFamily", becomes, note)
+        collector.alias("spec.amiFamily", becomes, note, of_al2=family == "AL2")
 
 
 _UBUNTU_VOLUME = {

@@ -56,12 +56,20 @@ class FindingCollector:
         """It maps, with a difference."""
         self.add(MatchQuality.APPROXIMATE, field, becomes, note)
 
-    def alias(self, field: str, becomes: str, note: str) -> None:
-        """It maps as it was to an alias of images; that of AL2 finds images of older versions of Kubernetes alone."""
-        if "al2@" in becomes:
-            self.approximate(field, becomes, NO_NEW_AL2)
+    def alias(self, field: str, becomes: str, note: str, *, of_al2: bool) -> None:
+        """It maps as it was to an alias of images; but in place of AL2 another one is proposed."""
+        if of_al2:
+            self.add(MatchQuality.NONE, field, becomes, f"{NO_NEW_AL2}, which is proposed: try it with your user data")
         else:
             self.exact(field, becomes, note)
+
+    def profile(self, name: str) -> None:
+        """The role of an instance profile belongs into shiplap.yaml, and the source does not say it."""
+        note = (
+            "`nodeRoles` needs the role that it carries, so that it may be passed: `aws iam get-instance-profile"
+            f" --instance-profile-name {name} --query 'InstanceProfile.Roles[].[Path,RoleName]'`"
+        )
+        self.approximate(f"instance profile {name}", "spec.instanceProfile, and nodeRoles in shiplap.yaml", note)
 
     def not_mapped(self, field: str, note: str) -> None:
         """It does not map."""

@@ -56,8 +56,17 @@ def _first_steps(folder: str, *, tainted: bool) -> Iterator[MigrationStep]:
     apart = " Only pods that tolerate the taint of the migration are claimed." if tainted else ""
     yield MigrationStep(
         "Deploy",
-        f"Name the manifests and the claim rules in shiplap.yaml first.{apart} Nothing is launched yet.",
-        ("npx aws-cdk deploy", "kubectl apply -f docs/rbac.yaml", "shiplap status"),
+        "Write shiplap.yaml first, as it stands above. Beside it `shiplap init` writes cdk.json and docs/rbac.yaml;"
+        " bootstrap once per account and Region; `doctor` lists what the account and the cluster lack."
+        f"{apart} Nothing is launched yet.",
+        (
+            "shiplap init",
+            "npx aws-cdk bootstrap",
+            "shiplap doctor --before-deploy",
+            "npx aws-cdk deploy",
+            "kubectl apply -f docs/rbac.yaml",
+            "shiplap status",
+        ),
         ("kubectl delete -f docs/rbac.yaml", "npx aws-cdk destroy"),
     )
 
@@ -104,7 +113,8 @@ def _stop_autoscaler(formers: Sequence[FormerPool]) -> MigrationStep:
 def _claim_every_pod(folder: str) -> MigrationStep:
     return MigrationStep(
         "Hand all pods over",
-        f"Take the taint {MIGRATION_TAINT.key} out of the NodePools in {folder}, and claimRules out of shiplap.yaml.",
+        f"Take the taint {MIGRATION_TAINT.key} out of the NodePools in {folder}, and claimRules out of shiplap.yaml."
+        " Every node launched before has drifted then: it is replaced within the disruption budgets of its NodePool.",
         ("git commit -am 'Shiplap claims every pod'", "npx aws-cdk deploy"),
         ("git revert HEAD", "npx aws-cdk deploy"),
     )
