@@ -218,7 +218,8 @@ def _message_table(title: str, entries: Sequence[Unschedulable], style: str) -> 
 
 def account_page(account: PodAccount, price: Price = UNKNOWN_PRICE) -> RenderableType:
     """The account of one pod: the answer first, then what it rests on; `price` is that of a node launched for it."""
-    title = Text.assemble((account.pod, "bold"), " is ", (account.state, _STATES[account.state]))
+    state = "left alone" if account.state == "ignored" else account.state
+    title = Text.assemble((account.pod, "bold"), " is ", (state, _STATES[account.state]))
     parts: list[RenderableType] = [title]
     if account.message:
         parts.append(Text(account.message))
@@ -236,7 +237,9 @@ def account_page(account: PodAccount, price: Price = UNKNOWN_PRICE) -> Renderabl
         table = titled_table("NodePools", "template", "verdict", Column("why", overflow="fold"))
         for item in account.templates:
             style = "green" if item.verdict == "used" else ""
-            table.add_row(item.name, Text(item.verdict, style=style), Text(item.text))
+            reason, _, nearest = item.text.partition("; ")
+            told = bool(nearest) and account.message.startswith(nearest)
+            table.add_row(item.name, Text(item.verdict, style=style), Text(reason if told else item.text))
         parts.append(table)
     if account.nodes:
         columns = (Column("nodes", justify="right"), Column("verdict", overflow="fold"), "for example")

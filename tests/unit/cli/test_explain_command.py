@@ -206,6 +206,15 @@ def test_pods_that_are_not_planned(files: Path, shiplap: Shiplap, name: str, sta
     assert words in account["message"]
 
 
+def test_a_pod_that_is_not_planned_is_left_alone_in_the_words_of_the_plan(files: Path, shiplap: Shiplap) -> None:
+    assert "web/gated is left alone\n" in shiplap("explain", "pod", "web/gated", *from_files(files))
+
+
+def test_the_nearest_miss_is_told_once(files: Path, shiplap: Shiplap) -> None:
+    page = " ".join(shiplap("explain", "pod", "web/huge", *from_files(files), code=1).split())
+    assert page.count("large in pool default: cpu short by 100m") == 1
+
+
 def test_a_pod_on_a_node_is_told_where_since_when_and_what_the_node_meets(files: Path, shiplap: Shiplap) -> None:
     bound = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-31T11:00:00Z"}]
     terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]} for zone in ("z9", "z1")]
