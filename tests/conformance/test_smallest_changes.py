@@ -15,7 +15,7 @@ from tests.builders.nodes import node
 from tests.builders.pods import pod, pods
 from tests.builders.pools import pool, rule
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
-from tests.conformance.given import Outcome, claim_volumes, given, pv, pvc
+from tests.conformance.given import Outcome, Storage, claim_volumes, given, pv, pvc
 
 ZONE, KIND, ARCH = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "kubernetes.io/arch"
 TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
@@ -72,7 +72,7 @@ def test_another_zone(selecting: dict[str, Any]) -> None:
     "selecting", [{"selector": {ZONE: Z1}}, {"requires": [[rule(ZONE, "In", Z1), rule(ARCH, "In", "amd64")]]}]
 )
 def test_a_zone_that_its_volume_contradicts(selecting: dict[str, Any]) -> None:
-    storage = [pvc(volume="volume"), pv("volume", [rule(ZONE, "In", Z3)])]
+    storage: list[Storage] = [pvc(volume="volume"), pv("volume", [rule(ZONE, "In", Z3)])]
 
     def with_volume(**fields: Any) -> Outcome:
         return given(pod(cpu="1", spec=claim_volumes("data"), **fields), types=ONLY, storage=storage)
@@ -87,7 +87,7 @@ def test_a_zone_that_its_volume_contradicts(selecting: dict[str, Any]) -> None:
 
 
 def test_a_zone_that_its_volume_contradicts_and_a_toleration() -> None:
-    storage = [pvc(volume="volume"), pv("volume", [rule(ZONE, "In", Z3)])]
+    storage: list[Storage] = [pvc(volume="volume"), pv("volume", [rule(ZONE, "In", Z3)])]
     asking = pod(cpu="1", spec=claim_volumes("data"), selector={ZONE: Z1})
     (proposal,) = asked(given(asking, pools=[pool(taints=[TAINT])], types=ONLY, storage=storage))
     assert proposal.changes == (f"do not ask for {ZONE} In [{Z1}]", "tolerate dedicated=x:NoSchedule")
@@ -95,7 +95,7 @@ def test_a_zone_that_its_volume_contradicts_and_a_toleration() -> None:
 
 @pytest.mark.parametrize("selecting", [{}, {"selector": {ZONE: Z1, "kubernetes.io/hostname": "a b"}}])
 def test_nothing_is_proposed_for_volumes_apart_or_a_selector_that_cannot_be_read(selecting: dict[str, Any]) -> None:
-    storage = [pvc(name, volume=name) for name in ("a", "b")]
+    storage: list[Storage] = [pvc(name, volume=name) for name in ("a", "b")]
     storage += [pv(name, [rule(ZONE, "In", zone)]) for name, zone in (("a", Z1), ("b", Z3))]
     assert asked(given(pod(spec=claim_volumes("a", "b"), **selecting), types=ONLY, storage=storage)) == ()
 
