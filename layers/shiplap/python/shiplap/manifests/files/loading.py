@@ -66,7 +66,7 @@ def load_manifests(paths: Sequence[Path]) -> Manifests:
     return report.manifests
 
 
-def inspect_files(paths: Iterable[Path], replacing: Iterable[Path] = ()) -> ManifestReport:
+def inspect_files(paths: Sequence[Path], replacing: Sequence[Path] = ()) -> ManifestReport:
     """Read and check files and folders; problems are reported, not raised.
 
     `replacing` holds the objects as they are in the cluster: some fields of theirs cannot change.
