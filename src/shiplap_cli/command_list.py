@@ -35,7 +35,8 @@ _CAPACITY = {
     "export": CommandEntry(
         "Print everything as JSON, for import.",
         "capacity.capacity:export",
-        answers="shiplap_cli.inputs.learned_file:LearnedFile shiplap_cli.inputs.travelling_capacity:TravellingFile",
+        answers="shiplap_cli.inputs.learned.learned_file:LearnedFile "
+        "shiplap_cli.inputs.learned.travelling_capacity:TravellingFile",
     ),
     "forget": CommandEntry("Remove what is known of an AMI.", "capacity.capacity:forget", answers="ForgottenEntries"),
 }

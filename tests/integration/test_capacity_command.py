@@ -18,8 +18,8 @@ from shiplap.aws import session
 from shiplap.aws.dynamodb import tables
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap_cli.commands.capacity import capacity as commands
-from shiplap_cli.inputs import learned_file
-from shiplap_cli.inputs.travelling_capacity import (
+from shiplap_cli.inputs.learned import learned_file
+from shiplap_cli.inputs.learned.travelling_capacity import (
     FORMAT,
     ImageIdentity,
     TravellingEntry,

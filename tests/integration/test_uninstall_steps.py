@@ -28,7 +28,7 @@ from shiplap_cli.commands.install import abandoned_identities
 from shiplap_cli.commands.install import uninstall as command
 from shiplap_cli.commands.install.removal_record import read_record, save_record
 from shiplap_cli.commands.install.stack_deletion import delete_stack, stack_state
-from shiplap_cli.inputs.learned_file import read_learned
+from shiplap_cli.inputs.learned.learned_file import read_learned
 from shiplap_cli.main import run
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer

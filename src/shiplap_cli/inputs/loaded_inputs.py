@@ -26,7 +26,6 @@ from shiplap.ports import DecisionState
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap_cli.inputs import learned_file
 from shiplap_cli.inputs.catalog_file import read_catalog_file
 from shiplap_cli.inputs.cluster_files import ClusterState
 from shiplap_cli.inputs.cluster_inputs import ClusterInputs, read_cluster_inputs
@@ -41,6 +40,7 @@ from shiplap_cli.inputs.instance_supply import (
     used_node_classes,
     with_assumed_node_classes,
 )
+from shiplap_cli.inputs.learned import learned_file
 from shiplap_cli.inputs.missing_storage import notes_of_waiting_pods
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.options import Sources

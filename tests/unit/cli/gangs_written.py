@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.commands import listed
+from tests.commands import Shiplap, listed
 from tests.unit.cli.planned_files import CATALOG, POOL, pod
 from tests.unit.manifests.manifest_samples import NODE_POOL, changed
 
@@ -80,3 +80,48 @@ def members(total: int = 3) -> list[dict[str, Any]]:
         item["metadata"]["labels"] = {"kueue.x-k8s.io/pod-group-name": "train"}
         item["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": str(total)}
     return found
+
+
+def thing(api_version: str, kind: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "train", "namespace": "ml"}, "spec": spec}
+
+
+def job(parallelism: int = 4, **fields: Any) -> dict[str, Any]:
+    return thing("batch/v1", "Job", parallelism=parallelism, template=template(**fields))
+
+
+def warned_of_gangs(shiplap: Shiplap, folder: Path, *objects: dict[str, Any]) -> list[dict[str, Any]]:
+    (folder / "all.json").write_text(listed(*objects))
+    found: list[dict[str, Any]] = shiplap.json("validate", folder)["warnings"]
+    return [item for item in found if "gang" in item["reason"] + item["field"]]
+
+
+KINDS = [
+    job(),
+    thing("apps/v1", "StatefulSet", replicas=4, template=template()),
+    thing(
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        replicatedJobs=[
+            {"name": "leader", "template": {"spec": {"template": template()}}},
+            {"name": "workers", "replicas": 3, "template": {"spec": {"parallelism": 1, "template": template()}}},
+        ],
+    ),
+    thing(
+        "leaderworkerset.x-k8s.io/v1",
+        "LeaderWorkerSet",
+        replicas=3,
+        leaderWorkerTemplate={"size": 4, "workerTemplate": template()},
+    ),
+    thing(
+        "ray.io/v1",
+        "RayCluster",
+        headGroupSpec={"template": template()},
+        workerGroupSpecs=[{"replicas": 3, "template": template()}],
+    ),
+    thing(
+        "kubeflow.org/v1",
+        "MPIJob",
+        mpiReplicaSpecs={"Launcher": {"template": template()}, "Worker": {"replicas": 3, "template": template()}},
+    ),
+]

@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from tests.commands import Shiplap
-from tests.unit.cli.gangs_written import MINIMUM, gpu_pool, template
-from tests.unit.cli.test_gangs_beyond_limits import KINDS, thing, warned
-from tests.unit.cli.test_pod_sets import plan_of
+from tests.unit.cli.gangs_written import KINDS, MINIMUM, gpu_pool, template, thing, warned_of_gangs
+from tests.unit.cli.planned_files import plan_of
 
 DEADLINE = "shiplap.dev/gang-deadline"
 
@@ -32,12 +31,12 @@ def above(written: dict[str, Any], key: str = MINIMUM, value: str = "4", at: str
 def test_an_annotation_of_the_object_is_warned_of(
     tmp_path: Path, shiplap: Shiplap, written: dict[str, Any], key: str, value: str
 ) -> None:
-    (warning,) = warned(shiplap, tmp_path, gpu_pool(gpus="64"), above(written, key, value))
+    (warning,) = warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="64"), above(written, key, value))
     assert warning["file"] == str(tmp_path / "all.json")
     assert (warning["document"], warning["field"]) == (f"{written['kind']}/train", f"metadata.annotations[{key}]")
     assert warning["reason"].startswith("has no effect here, since pods do not get it: write it at spec.")
     assert "emplate.metadata.annotations" in warning["reason"]
-    assert warned(shiplap, tmp_path, gpu_pool(gpus="64"), written) == []
+    assert warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="64"), written) == []
 
 
 def test_the_line_and_the_right_place_are_named(tmp_path: Path, shiplap: Shiplap) -> None:
@@ -65,13 +64,13 @@ def test_labels_and_templates_of_jobs_are_wrong_places_too(tmp_path: Path, shipl
             f"metadata.annotations[{MINIMUM}]",
         ),
     ):
-        (warning,) = warned(shiplap, tmp_path, gpu_pool(gpus="64"), written)
+        (warning,) = warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="64"), written)
         assert warning["field"] == field
 
 
 def test_an_object_without_pods_is_told_of_pods(tmp_path: Path, shiplap: Shiplap) -> None:
     group = above(thing("scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=4), DEADLINE, "2h")
-    (warning,) = warned(shiplap, tmp_path, gpu_pool(), group)
+    (warning,) = warned_of_gangs(shiplap, tmp_path, gpu_pool(), group)
     assert warning["reason"].endswith("write it at metadata.annotations of the pods")
 
 
@@ -80,13 +79,13 @@ def test_a_copy_beside_the_right_place_or_of_another_object_is_harmless(tmp_path
     owner = [{"kind": "Deployment", "name": "train", "uid": "1", "controller": True}]
     copied = above(thing("apps/v1", "ReplicaSet", template=template()))
     copied["metadata"]["ownerReferences"] = owner
-    assert warned(shiplap, tmp_path, gpu_pool(gpus="64"), twice, copied) == []
+    assert warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="64"), twice, copied) == []
 
 
 @pytest.mark.parametrize("held", [None, 4, MINIMUM, [MINIMUM]])
 def test_what_cannot_be_read_is_passed_over(tmp_path: Path, shiplap: Shiplap, held: object) -> None:
     odd = {**moved(KINDS[0]), "metadata": {"name": "odd", "annotations": held}}
-    (warning,) = warned(shiplap, tmp_path, gpu_pool(gpus="64"), odd, above(KINDS[0]))
+    (warning,) = warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="64"), odd, above(KINDS[0]))
     assert warning["document"] == "Job/train"
 
 

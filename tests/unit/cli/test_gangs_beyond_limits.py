@@ -7,71 +7,26 @@ from typing import Any
 
 import pytest
 
-from tests.commands import Shiplap, listed
-from tests.unit.cli.gangs_written import gpu_pool, template
+from tests.commands import Shiplap
+from tests.unit.cli.gangs_written import KINDS, gpu_pool, job, template, thing, warned_of_gangs
 
 SAID = "its 4 members request nvidia.com/gpu 32 together, the limit of NodePool train is 16"
 
 
-def thing(api_version: str, kind: str, **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "train", "namespace": "ml"}, "spec": spec}
-
-
-def job(parallelism: int = 4, **fields: Any) -> dict[str, Any]:
-    return thing("batch/v1", "Job", parallelism=parallelism, template=template(**fields))
-
-
-def warned(shiplap: Shiplap, folder: Path, *objects: dict[str, Any]) -> list[dict[str, Any]]:
-    (folder / "all.json").write_text(listed(*objects))
-    found: list[dict[str, Any]] = shiplap.json("validate", folder)["warnings"]
-    return [item for item in found if "gang" in item["reason"] + item["field"]]
-
-
-KINDS = [
-    job(),
-    thing("apps/v1", "StatefulSet", replicas=4, template=template()),
-    thing(
-        "jobset.x-k8s.io/v1alpha2",
-        "JobSet",
-        replicatedJobs=[
-            {"name": "leader", "template": {"spec": {"template": template()}}},
-            {"name": "workers", "replicas": 3, "template": {"spec": {"parallelism": 1, "template": template()}}},
-        ],
-    ),
-    thing(
-        "leaderworkerset.x-k8s.io/v1",
-        "LeaderWorkerSet",
-        replicas=3,
-        leaderWorkerTemplate={"size": 4, "workerTemplate": template()},
-    ),
-    thing(
-        "ray.io/v1",
-        "RayCluster",
-        headGroupSpec={"template": template()},
-        workerGroupSpecs=[{"replicas": 3, "template": template()}],
-    ),
-    thing(
-        "kubeflow.org/v1",
-        "MPIJob",
-        mpiReplicaSpecs={"Launcher": {"template": template()}, "Worker": {"replicas": 3, "template": template()}},
-    ),
-]
-
-
 @pytest.mark.parametrize("written", KINDS, ids=lambda written: str(written["kind"]))
 def test_a_limit_below_what_a_gang_needs_is_said(tmp_path: Path, shiplap: Shiplap, written: dict[str, Any]) -> None:
-    (warning,) = warned(shiplap, tmp_path, gpu_pool(gpus="16"), written)
+    (warning,) = warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="16"), written)
     assert (warning["document"], warning["field"]) == (f"{written['kind']}/train", "spec")
     assert SAID in warning["reason"]
     least = "; whole nodes count, which are no less: `shiplap explain pod ml/train` names what suffices"
     assert warning["reason"].endswith(least)
-    assert warned(shiplap, tmp_path, gpu_pool(gpus="32"), written) == []
+    assert warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="32"), written) == []
 
 
 def test_only_so_many_members_as_are_needed_count(tmp_path: Path, shiplap: Shiplap) -> None:
-    assert warned(shiplap, tmp_path, gpu_pool(gpus="16"), job(minimum=2)) == []
-    assert warned(shiplap, tmp_path, gpu_pool(gpus="16"), job(minimum=None)) == []
-    assert warned(shiplap, tmp_path, gpu_pool(gpus="16"), job(minimum=3)) != []
+    assert warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="16"), job(minimum=2)) == []
+    assert warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="16"), job(minimum=None)) == []
+    assert warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="16"), job(minimum=3)) != []
 
 
 def test_a_pod_group_says_how_many_are_needed(tmp_path: Path, shiplap: Shiplap) -> None:
@@ -80,7 +35,7 @@ def test_a_pod_group_says_how_many_are_needed(tmp_path: Path, shiplap: Shiplap) 
         item["metadata"] = {**item["metadata"], "labels": {"scheduling.x-k8s.io/pod-group": "train"}}
     for number, said in ((2, False), (4, True)):
         group = thing("scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=number)
-        assert bool(warned(shiplap, tmp_path, gpu_pool(gpus="16"), group, *members)) == said
+        assert bool(warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="16"), group, *members)) == said
 
 
 @pytest.mark.parametrize(
@@ -96,14 +51,14 @@ def test_a_pod_group_says_how_many_are_needed(tmp_path: Path, shiplap: Shiplap) 
 def test_a_second_pool_counts_where_it_may_have_members(
     tmp_path: Path, shiplap: Shiplap, other: dict[str, Any], said: bool
 ) -> None:
-    assert bool(warned(shiplap, tmp_path, gpu_pool(gpus="16"), other, job())) == said
+    assert bool(warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="16"), other, job())) == said
 
 
 def test_a_pool_that_members_do_not_select_does_not_count(tmp_path: Path, shiplap: Shiplap) -> None:
     apart = job(nodeSelector={"for": "train"})
     mine, other = gpu_pool(gpus="16", labels={"for": "train"}), gpu_pool("other", labels={"for": "web"})
-    assert len(warned(shiplap, tmp_path, mine, other, apart)) == 1
-    assert warned(shiplap, tmp_path, mine, other, job()) == []
+    assert len(warned_of_gangs(shiplap, tmp_path, mine, other, apart)) == 1
+    assert warned_of_gangs(shiplap, tmp_path, mine, other, job()) == []
 
 
 @pytest.mark.parametrize(
@@ -118,5 +73,5 @@ def test_a_pool_that_members_do_not_select_does_not_count(tmp_path: Path, shipla
 )
 def test_what_cannot_be_read_hides_no_neighbour(tmp_path: Path, shiplap: Shiplap, broken: dict[str, Any]) -> None:
     other = {**broken, "metadata": {"name": "broken"}}
-    (warning,) = warned(shiplap, tmp_path, gpu_pool(gpus="16"), other, job())
+    (warning,) = warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="16"), other, job())
     assert SAID in warning["reason"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
-from shiplap_cli.inputs.learned_file import dump_learned
+from shiplap_cli.inputs.learned.learned_file import dump_learned
 from tests.commands import Shiplap
 
 NODE_CLASS = """

@@ -15,7 +15,7 @@ from shiplap.instances.capacity.capacity_setting import CapacitySetting
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.instances.resolve import instance_types
 from shiplap.manifests.custom_resources import EC2NodeClass
-from shiplap_cli.inputs.learned_file import dump_learned
+from shiplap_cli.inputs.learned.learned_file import dump_learned
 from shiplap_lab.catalogue import embedded
 from tests.commands import Shiplap, listed
 from tests.unit.cli.planned_files import CATALOG, POOL, pod

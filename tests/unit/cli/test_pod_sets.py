@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from shiplap.errors import InvalidInput
 from shiplap_cli.inputs.cluster_files import read_cluster_state
 from tests.commands import Shiplap, listed
-from tests.unit.cli.planned_files import CATALOG, POOL
+from tests.unit.cli.planned_files import plan_of
 from tests.unit.cli.written_workloads import TEMPLATE, Object, added, owned, workload
 
 META = {"name": "train", "namespace": "shop"}
@@ -46,13 +45,6 @@ MPI: Object = {
     "metadata": META,
     "spec": {"mpiReplicaSpecs": {"Launcher": {"template": TEMPLATE}, "Worker": {"replicas": 2, "template": TEMPLATE}}},
 }
-
-
-def plan_of(folder: Path, *objects: Object) -> list[str]:
-    for name, text in (("objects", listed(*objects)), ("pool", listed(POOL)), ("catalog", json.dumps(CATALOG))):
-        (folder / f"{name}.json").write_text(text)
-    sources = {"-f": "objects", "--manifests": "pool", "--catalog": "catalog"}
-    return ["plan", *(word for option, name in sources.items() for word in (option, str(folder / f"{name}.json")))]
 
 
 WORKERS = ["train-workers-0+1", "train-workers-0+2", "train-workers-1+1", "train-workers-1+2"]

@@ -11,7 +11,7 @@ import pytest
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.learned_capacity import RECENT, with_observation
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Minimum, Observation
-from shiplap_cli.inputs.learned_file import dump_learned, read_learned
+from shiplap_cli.inputs.learned.learned_file import dump_learned, read_learned
 from tests.unit.instances.given_instances import GIB, known, seen
 
 

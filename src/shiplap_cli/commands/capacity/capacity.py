@@ -30,8 +30,8 @@ from shiplap_cli.commands.capacity.learned_entries import (
     list_table,
 )
 from shiplap_cli.hints import with_hint
-from shiplap_cli.inputs import learned_file
-from shiplap_cli.inputs.travelling_capacity import (
+from shiplap_cli.inputs.learned import learned_file
+from shiplap_cli.inputs.learned.travelling_capacity import (
     TravellingFile,
     arrived,
     as_imported,

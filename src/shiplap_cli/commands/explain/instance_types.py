@@ -24,7 +24,7 @@ from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, format_resources
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
 from shiplap.manifests.files.loading import load_manifests
-from shiplap_cli.inputs import learned_file
+from shiplap_cli.inputs.learned import learned_file
 from shiplap_cli.output import Format, Output, emit, titled_table
 from shiplap_lab.catalogue import embedded
 

@@ -25,7 +25,7 @@ from shiplap.errors import InvalidInput, StoreError
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import CapacityStore
 from shiplap_cli.commands.install.removal_record import KEY, RemovalRecord, save_record
-from shiplap_cli.inputs.learned_file import dump_learned
+from shiplap_cli.inputs.learned.learned_file import dump_learned
 
 COMPLETE = "complete.json"
 _BATCH = 1000

@@ -94,11 +94,12 @@ class FoundDocuments(msgspec.Struct, frozen=True):
     others: tuple[Document, ...] = ()
 
 
-def find_documents(paths: Sequence[Path]) -> FoundDocuments:
+def find_documents(paths: Iterable[Path]) -> FoundDocuments:
     """Read files and folders; problems are reported, not raised."""
     documents: list[Document] = []
     skipped: list[SkippedInput] = []
     problems: list[InvalidInput] = []
+    paths = tuple(paths)
     for path in paths:
         try:
             files = files_of(path)

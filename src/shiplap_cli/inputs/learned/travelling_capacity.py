@@ -17,7 +17,7 @@ import msgspec
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.learned_capacity import is_observed
 from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity
-from shiplap_cli.inputs.learned_file import check_amounts
+from shiplap_cli.inputs.learned.learned_file import check_amounts
 from shiplap_cli.judged_reports import judged
 
 _BATCH = 100

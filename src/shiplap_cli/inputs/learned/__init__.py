@@ -1,0 +1,1 @@
+"""Learned capacity in files: what `shiplap capacity export` and `import` exchange."""
