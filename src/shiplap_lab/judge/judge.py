@@ -137,6 +137,7 @@ class Judge:
     Attributes:
         violations: in the order in which they were found.
         leaving_rules: of optional features, by the reason for which they let nodes leave.
+        waiting_rules: of optional features: True for a pod for which no node has to come now.
     """
 
     def __init__(
@@ -179,6 +180,7 @@ class Judge:
         self._clusters: dict[str, ClusterObjects] = {}
         self._lost: set[str] = set()
         self.leaving_rules: dict[str, LeavingRule] = {}
+        self.waiting_rules: list[Callable[[Json], bool]] = []
 
     def found(self, promise: Promise, detail: str) -> None:
         """Note a violation; of promises about a run as a whole, whoever plays it does."""
@@ -440,6 +442,11 @@ class Judge:
             return False
         left = list(filter(_is_missed, self._objects(claim.cluster).on_node.get(claim.node_name, {}).values()))
         return bool(left) and all(raw_json.is_protected(pod, self._now()) for pod in left)
+
+    def rests(self, cluster: str, uid: str) -> bool:
+        """True if a feature lets a pod wait, so that all may be at rest meanwhile."""
+        pod = self._objects(cluster).pods.get(uid)
+        return pod is not None and any(rule(pod) for rule in self.waiting_rules)
 
     def may_wait(self, cluster: str, uid: str) -> bool:
         """True if a pod waits for a ceiling: its last event shows that, and half the ceiling is in use at least."""

@@ -13,7 +13,8 @@ class SleepRule:
     """The rule of reason Asleep, a `LeavingRule`.
 
     Attributes:
-        sleep: what sleeps in all clusters, as it is written, with `rehearsed`, `hours` and `wokenAt` if there are any.
+        sleep: what sleeps in all clusters, as it is written, with `rehearsed`, `hours` and `wokenAt` if there are any,
+            and the names of `all` NodePools.
         left: the windows of each node that left.
     """
 
@@ -26,6 +27,12 @@ class SleepRule:
     def __call__(self, key: Key, claim: ClaimItem, pod: Json | None) -> str:
         """Return how the rule is broken by a node that begins to leave, or by one of which a pod was evicted."""
         return self._broken_by_leaving(key, claim) if pod is None else self._broken_by_eviction(key, claim, pod)
+
+    def lets_wait(self, pod: Json) -> bool:
+        """Return True for a pod that sleeps now: it may wait until its windows end."""
+        now, known = self._now(), self.sleep
+        open_ = ((may_leave(known, self._begun, now, self._apart_s, pool), pool) for pool in known["nodePools"])
+        return any(sleeps(known, windows, pool, pod) for windows, pool in open_)
 
     def _broken_by_leaving(self, key: Key, claim: ClaimItem) -> str:
         """A node may leave if it is of an armed NodePool, and a window is open that is no rehearsal."""

@@ -45,10 +45,14 @@ class SleepRun(PolicyRun):
     def begin(self, world: PolicyWorld) -> None:
         """Let the functions have seen the windows of the week before, and tell the judge what sleeps."""
         self._world = world
-        night = {"rehearsed": self._night.rehearsed, "hours": self._night.hours}
+        clusters = [cluster for cluster, _ in self._stores()]
+        every = sorted({pool.metadata.name for cluster in clusters for pool in cluster.manifests.node_pools})
+        night = {"rehearsed": self._night.rehearsed, "hours": self._night.hours, "all": every}
         sleep = None if self._sleep is None else msgspec.to_builtins(self._sleep) | night
         self._rule = SleepRule(sleep, world.now, world.apart_s)
         world.judge.leaving_rules["Asleep"] = self._rule
+        if sleep is not None:
+            world.judge.waiting_rules.append(self._rule.lets_wait)
         if self._night.rehearsed:
             for cluster, store in self._stores():
                 _rehearse(cluster, store, int(world.now()))

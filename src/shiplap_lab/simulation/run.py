@@ -119,6 +119,7 @@ _CONSTRAINTS: dict[str, Constraint] = {
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a run. Times in seconds since the start; money in USD; `settled_at` is -1 if it never settled.
+    So many pods were `asleep` at the end.
 
     `effects` says how often the faults of each kind took effect, and how often constraints kept pods off nodes.
     """
@@ -136,6 +137,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     most_nodes: int = 0
     pods_bound: int = 0
     longest_pending: float = 0.0
+    asleep: int = 0
     spent: float = 0.0
     ledger: float = 0.0
     unclaimed: float = 0.0
@@ -466,6 +468,13 @@ class Simulation:
             if not self.judge.may_wait(name, pod.metadata.uid)
         ]
 
+    def _resting(self) -> frozenset[str]:
+        """The uids of pods without a node that a feature lets wait."""
+        if not self.judge.waiting_rules:
+            return frozenset()
+        waiting = ((name, pod.metadata.uid) for name, cluster in self.clusters.items() for pod in cluster.pending())
+        return frozenset(uid for name, uid in waiting if self.judge.rests(name, uid))
+
     def _effects(self) -> dict[str, int]:
         """Count how often faults took effect, and how often constraints kept pods off nodes."""
         effects = Counter(self.faults.effects)
@@ -490,7 +499,8 @@ class Simulation:
     # Periodic checks
 
     def _must_have_settled(self) -> None:
-        self.judge.must_rest([pod.key for pod in self.pending()])
+        resting = self._resting()
+        self.judge.must_rest([pod.key for pod in self.pending() if pod.metadata.uid not in resting])
         if not self.judge.violations:
             self.judge.found(Promise.REST, "it did, but too late")
 
@@ -507,14 +517,15 @@ class Simulation:
             pending = {pod.metadata.uid for pod in self.pending()}
         else:
             pending = {uid for cluster in self.clusters.values() for uid in cluster.pending_uids()}
+        resting = self._resting()
         for uid, since in self._pending_since.items():
             self._longest_pending = max(self._longest_pending, now - since)
             self._bound += uid not in pending
-            if 0 < 60 * self._play.scenario.patience_minutes < now - since and uid in pending:
+            if 0 < 60 * self._play.scenario.patience_minutes < now - since and uid in pending - resting:
                 self.judge.found(Promise.PATIENCE, f"{uid} has waited for {now - since:.0f} s")
         self._pending_since = {uid: self._pending_since.get(uid, now) for uid in sorted(pending)}
         self._most_nodes = max(self._most_nodes, self._running)
-        if pending or self.judge.unfinished() or any(run.is_under_way() for run in self._policy_runs):
+        if pending - resting or self.judge.unfinished() or any(run.is_under_way() for run in self._policy_runs):
             if self._settled_since is not None:
                 self._disturbed_at, self._settled_since = now, None
         elif self._settled_since is None:
@@ -691,6 +702,7 @@ class Simulation:
             most_nodes=self._most_nodes,
             pods_bound=self._bound,
             longest_pending=self._longest_pending,
+            asleep=len(self._resting()),
             spent=round(self.judge.spent(), 6),
             ledger=round(ledger, 6),
             unclaimed=round(unclaimed, 6),

@@ -355,6 +355,7 @@ def _mutant_table(results: list[MutantResult], most: int, seconds: float) -> Ren
 
 
 def _page(outcome: RunOutcome) -> RenderableType:
+    asleep = f", {outcome.asleep} sleep at the end" if outcome.asleep else ""
     facts = (
         ("seed", str(outcome.seed)),
         ("invariants", f"{len(outcome.violations)} broken" if outcome.violations else "all held"),
@@ -362,7 +363,7 @@ def _page(outcome: RunOutcome) -> RenderableType:
         ("placement", outcome.placement),
         ("settled after", f"{outcome.settled_at / 60:.1f} min" if outcome.settled_at >= 0 else "never"),
         ("instances", f"{outcome.launched} launched, {outcome.ended} ended, {outcome.most_nodes} at once"),
-        ("pods", f"{outcome.pods_bound} bound, the longest was pending {outcome.longest_pending:.0f} s"),
+        ("pods", f"{outcome.pods_bound} bound, the longest was pending {outcome.longest_pending:.0f} s{asleep}"),
         ("spent", f"${outcome.spent:.4f}, of which ${outcome.unclaimed:.4f} for instances without a claim"),
         ("steps", str(outcome.steps)),
         ("faults took effect", ", ".join(f"{kind} {times}" for kind, times in outcome.effects.items()) or "never"),
