@@ -20,7 +20,7 @@ from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.policies.sleep.sleep_input import SleepInput
 from shiplap.policies.sleep.sleep_objections import objection_to_sleep
 from shiplap.policies.sleep.sleep_state import NAMESPACE, SleepState
-from shiplap.policies.sleep.sleeping_nodes import LEAST_SLEEP_S
+from shiplap.policies.sleep.sleep_windows import LEAST_SLEEP_S
 from shiplap.records import disruption_record
 from shiplap.records.disruption_record import DisruptionRecord
 from shiplap.records.scheduling_record import SchedulingRecord, encode, unpacked

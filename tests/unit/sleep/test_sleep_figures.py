@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shiplap.policies.sleep import sleeping_nodes
+from shiplap.policies.sleep import sleep_windows
 from tests.documented import says
 
 
 def test_the_shortest_sleep_that_a_node_leaves_for() -> None:
     assert says("sleep", "shortest sleep that a node leaves for | 15 minutes")
-    assert sleeping_nodes.LEAST_SLEEP_S == 15 * 60
+    assert sleep_windows.LEAST_SLEEP_S == 15 * 60

@@ -38,3 +38,16 @@ def test_a_minute_awake_is_enough_and_what_cannot_be_read_is_told_of_by_itself()
     first, *others = told(unreadable, endless)
     assert first.startswith("'at night' is not a window")
     assert others == [f"NodePool dev {ENDLESS}", f"NodePool test {ENDLESS}"]
+
+
+def test_a_sleep_that_no_node_would_leave_for_is_refused() -> None:
+    short = "sleeps for less than 15 minutes, for which no node leaves: make it longer"
+    assert told(WindowSettings("daily 22:00-22:14 Europe/Berlin", node_pools=("dev",))) == [f"NodePool dev {short}"]
+    assert told(WindowSettings("2026-12-24 12:00 - 2026-12-24 12:10 UTC", namespaces=("ci",))) == [
+        f"namespace ci {short}"
+    ]
+    assert told(WindowSettings("daily 22:00-22:15 UTC")) == []
+
+
+def test_a_short_window_that_another_one_goes_on_from_is_no_short_sleep() -> None:
+    assert told(WindowSettings("Sun 23:50-24:00 UTC"), WindowSettings("Mon 00:00-07:00 UTC")) == []

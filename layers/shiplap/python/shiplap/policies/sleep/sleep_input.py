@@ -14,7 +14,8 @@ from shiplap.disruption.methods.method import DisruptionMethod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.policies.sleep.awake_part import NOTHING_ASLEEP, awake_part
 from shiplap.policies.sleep.sleep_state import SleepState
-from shiplap.policies.sleep.sleeping_nodes import LEAST_SLEEP_S, SleepingNodes, find_sleeping
+from shiplap.policies.sleep.sleep_windows import LEAST_SLEEP_S
+from shiplap.policies.sleep.sleeping_nodes import SleepingNodes, find_sleeping
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import PlanStage, PolicyInput, Snapshot
 

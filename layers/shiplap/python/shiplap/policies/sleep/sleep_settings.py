@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import UTC, date, datetime
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from shiplap.manifests.decoding import demands
 from shiplap.policies.policy_settings import PolicySettings
-from shiplap.policies.sleep.sleep_windows import LONGEST_S, Span, merged, parse_window, spans_of
+from shiplap.policies.sleep.sleep_windows import LEAST_SLEEP_S, LONGEST_S, Span, merged, parse_window, spans_of
 
 Where = tuple[str | int, ...]
 
@@ -61,22 +62,33 @@ class SleepSettings(
             for name in window.node_pools:
                 if name not in self.node_pools:
                     yield (*where, "nodePools"), f"{name!r} is not armed: name it under `nodePools` of `sleep` too"
-        for name in self._endless():
-            yield ("windows",), f"{name} would sleep for more than 7 days on end: let it be awake for a minute"
+        for name, spans in self._spans():
+            if any(span.end - span.start > LONGEST_S for span in spans):
+                yield ("windows",), f"{name} would sleep for more than 7 days on end: let it be awake for a minute"
+            if any(span.end - span.start < LEAST_SLEEP_S for span in spans):
+                yield (
+                    ("windows",),
+                    f"{name} sleeps for less than 15 minutes, for which no node leaves: make it longer",
+                )
 
-    def _endless(self) -> Iterator[str]:
-        """Whatever the windows that can be read never wake, by its name."""
+    def _spans(self) -> Iterator[tuple[str, list[Span]]]:
+        """Yield the times in which each NodePool and namespace sleeps, as far as windows can be read, by its name."""
         for name in self.node_pools:
-            if _is_endless(item.when for item in self.windows if item.is_of_pool(name)):
-                yield f"NodePool {name}"
+            yield f"NodePool {name}", _spans_of(item.when for item in self.windows if item.is_of_pool(name))
         for name in sorted({name for item in self.windows for name in item.namespaces}):
-            if _is_endless(item.when for item in self.windows if name in item.namespaces):
-                yield f"namespace {name}"
+            yield f"namespace {name}", _spans_of(item.when for item in self.windows if name in item.namespaces)
 
 
-def _is_endless(windows: Iterable[str]) -> bool:
+def _spans_of(windows: Iterable[str]) -> list[Span]:
+    """The merged spans of windows in three weeks, and of those that are not repeated."""
     spans: list[Span] = []
     for text in windows:
         with suppress(ValueError):  # told of by itself
-            spans += spans_of(parse_window(text), _SOME_MONDAY, _SOME_MONDAY + 3 * LONGEST_S)
-    return any(span.end - span.start > LONGEST_S for span in merged(spans))
+            window = parse_window(text)
+            spans += spans_of(window, *_looked_at(window.on))
+    return merged(spans)
+
+
+def _looked_at(day: date | None) -> tuple[float, float]:
+    begin = _SOME_MONDAY if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() - LONGEST_S
+    return begin, begin + 3 * LONGEST_S

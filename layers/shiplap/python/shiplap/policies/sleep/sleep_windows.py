@@ -17,6 +17,9 @@ import msgspec
 
 from shiplap.manifests.shiplap_annotations import zone_named
 
+LEAST_SLEEP_S = 900.0
+"""No node leaves for a shorter sleep, in seconds: to launch it again costs as much."""
+
 LONGEST_S = 7 * 24 * 3600
 """Whatever would sleep for longer than this, in seconds, stays awake: it is a mistake more often than not."""
 

@@ -22,11 +22,9 @@ from shiplap.kubernetes.pod_disruption_budgets import (
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.policies.sleep.sleep_objections import awake_pod
 from shiplap.policies.sleep.sleep_state import NODE_POOL, SleepState
+from shiplap.policies.sleep.sleep_windows import LEAST_SLEEP_S
 from shiplap.policies.sleep.sleeping_pods import SleepingPods
 from shiplap.scheduling.model.protected_pods import PdbLimits
-
-LEAST_SLEEP_S = 900.0
-"""No node leaves for a shorter sleep, in seconds: to launch it again costs as much."""
 
 
 class SleepingNodes(msgspec.Struct, frozen=True):
