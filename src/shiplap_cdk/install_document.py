@@ -164,6 +164,13 @@ class FoundManifests(NamedTuple):
     documents: tuple[Document, ...]
     report: ManifestReport
 
+    @property
+    def has_all_node_pools(self) -> bool:
+        """True if each NodePool could be read, sound or not: a name that is missing is written nowhere."""
+        written = sum(document.data.get("kind") == "NodePool" for document in self.documents)
+        readable = all(problem.document for problem in self.report.problems)
+        return readable and written == len(self.report.manifests.node_pools)
+
     def node_classes(self) -> Iterator[tuple[Document, EC2NodeClass]]:
         """EC2NodeClasses, with where they are written."""
         for document in self.documents:
@@ -368,7 +375,7 @@ def _problems_with_manifests(
         told = live if cluster.manifests.lower() == LIVE else next(hints, MISSING_MANIFESTS)
         return [(where, f"{path} {told}")], []
     found = folders.read(cluster.manifests)
-    misfits = [] if found.report.problems else list(_misfits(cluster, found.report.manifests))
+    misfits = list(_misfits(cluster, found.report.manifests)) if found.has_all_node_pools else []
     rules = [*found.report.problems, *_unwelcome_annotations(install, found.documents)]
     if ("name",) not in refused:
         rules += _roles_that_iam_cannot_have(cluster.name, found)

@@ -61,3 +61,23 @@ def test_a_ceiling_on_a_node_pool_that_is_not_there_is_told_with_those_that_are(
     (wrong,) = caught.value.problems
     assert wrong.field == "clusters[0].ceilings[1].nodePool"
     assert wrong.reason == "NodePool 'nights' is not in the manifests; there are general"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fields"),
+    [
+        ("  role: edge-nodes", "  role: 'not a role'", ["clusters[0].ceilings[1].nodePool", "spec.role"]),
+        ("  name: general", "  name: general\n  labels: 5", ["metadata.labels"]),
+        ("kind: NodePool", "kind: [", [""]),
+    ],
+    ids=["another object is wrong", "a NodePool is not read", "a file is not read"],
+)
+def test_a_node_pool_is_missing_only_where_all_could_be_read(
+    folder: Path, old: str, new: str, fields: list[str]
+) -> None:
+    nodes = folder / "manifests" / "nodes.yaml"
+    assert old in nodes.read_text()
+    nodes.write_text(nodes.read_text().replace(old, new, 1))
+    with pytest.raises(InvalidManifests) as caught:
+        written(folder, "region: eu-west-1" + CEILINGS.replace("{nodePool: general", "{nodePool: nights"))
+    assert [problem.field for problem in caught.value.problems] == fields
