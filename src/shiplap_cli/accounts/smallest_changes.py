@@ -3,7 +3,7 @@
 For each template the obstacle it names is removed from a copy of the snapshot and the decision made again, until the
 pod has a place or the template names nothing that can be changed. What worked is then weakened: parts without which
 the pod has a place as well are left out, and amounts are changed by no more than it takes, in the unit a person would
-write.
+write. What blocks a NodePool that fits is named unplanned: nothing is known of its types until then.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def change_proposals(
     together: Together | None = None,
     most: int = 3,
 ) -> tuple[ChangeProposal, ...]:
-    """The changes that would give the pod `namespace/name` a place, smallest first; empty if no attempt did.
+    """The changes that would give the pod `namespace/name` a place, least disturbing first; empty if no attempt did.
 
     Nothing that costs another pod its place is proposed. `compiled` and `packing` are what `solve(snapshot)` gave. Of
     pods that have places `together` or not at all, the changes are those that give places to as many as are needed.
