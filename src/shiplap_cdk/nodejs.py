@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from shiplap.errors import InvalidInput
+from shiplap.printable import printable
 
 _TIMEOUT_S = 20.0
 _VERSION = re.compile(r"v(\d+)\.")
@@ -38,4 +39,5 @@ def require_nodejs() -> None:
         raise InvalidInput(source, f"{program} is not Node.js; {wanted}")
     if int(version[1]) < _SUPPORTED:
         os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", version[1])
-        print(f"{program} is Node.js {version[1]}, which gets no fixes; {wanted}", file=sys.stderr)  # noqa: T201
+        told = f"{program} is Node.js {version[1]}, which gets no fixes; {wanted}"
+        print(printable(told), file=sys.stderr)  # noqa: T201

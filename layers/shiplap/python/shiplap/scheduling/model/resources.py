@@ -22,9 +22,6 @@ ROUNDING = 1e-9
 CHUNK = 1 << 20
 """Elements of the largest intermediate array: a few of 8 MiB at a time leave a function of 1 GiB its memory."""
 
-_FIRST_ROWS = 16
-"""Rows that all others are compared with at once: they leave few of many."""
-
 PLENTY = 1 << 60
 """Stands for "no limit"; far above any real amount, and sums of it still fit 64 bits."""
 
@@ -68,7 +65,7 @@ def pareto_front(rows: Ints) -> Ints:
     scale = np.maximum(rows.max(axis=0, initial=1), 1)
     # A row that another equals or exceeds in every column never stands before it.
     left = np.ascontiguousarray(rows[np.argsort(-(rows / scale).sum(axis=1), kind="stable")].T)
-    left = _unexceeded(left, _FIRST_ROWS)
+    left = _unexceeded(left, left.shape[0])  # a first row for each column leaves few of many
     if left.shape[1] ** 2 <= CHUNK:
         return np.ascontiguousarray(_unexceeded(left, left.shape[1]).T)
     front = []
