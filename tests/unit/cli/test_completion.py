@@ -34,7 +34,7 @@ def offered(line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
         ("shiplap pl", ["plan"]),
         ("shiplap --ver", ["--version"]),
         ("shiplap --install", ["--install-completion"]),
-        ("shiplap explain ", ["pod", "claim", "node", "pool", "decision", "instance-types"]),
+        ("shiplap explain ", list(COMMANDS["explain"].inner)),
         ("shiplap status ", list(COMMANDS["status"].inner)),
         ("shiplap status f", ["fleet"]),
         ("shiplap status --red", ["--redrive"]),
