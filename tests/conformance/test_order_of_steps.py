@@ -91,12 +91,12 @@ def test_a_packing_ranks_by_pods_placed_then_by_spreads_kept_then_by_price() -> 
     cheaper = replace(known, claims=known.claims[1:], used=known.used[1:])
     without_important = replace(known, unplaced={index[10]: [first]})
     without_plain = replace(known, unplaced={index[0]: plain})
-    crowded = {"find_crowded": lambda: True, "_crowded": None}
-    ascending = [without_important, without_plain, replace(known, **crowded), known]
+    crowded = replace(known, find_crowded=lambda: True)
+    ascending = [without_important, without_plain, crowded, known]
     for place, other in enumerate(ascending):
         assert all(is_better(other, worse, classes, None) for worse in ascending[:place])
         assert not any(is_better(worse, other, classes, 0.0) for worse in ascending[: place + 1])
     assert is_better(cheaper, known, classes, 0.0)
     assert not is_better(cheaper, known, classes, 0.9)
     assert not is_better(cheaper, known, classes, None)
-    assert not is_better(replace(cheaper, **crowded), known, classes, 0.0)
+    assert not is_better(replace(cheaper, find_crowded=lambda: True), known, classes, 0.0)

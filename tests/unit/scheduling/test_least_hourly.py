@@ -41,14 +41,14 @@ def _bound(batch: list[Pod], *nodes: Node) -> float:
 @drawn_from(snapshot=snapshots())
 def test_no_packing_of_drawn_pods_costs_less(snapshot: Snapshot) -> None:
     least, packing = _bound_and_packing(snapshot)
-    assert packing.unplaced or least <= packing.hourly()
+    assert packing.unplaced or least <= packing.hourly
 
 
 @settings(max_examples=draws(40), deadline=None)
 @drawn_from(snapshot=clusters())
 def test_nor_does_one_of_pods_with_topology_constraints(snapshot: Snapshot) -> None:
     least, packing = _bound_and_packing(snapshot)
-    assert packing.unplaced or least <= packing.hourly()
+    assert packing.unplaced or least <= packing.hourly
 
 
 def test_nodes_of_one_type_are_bought_whole() -> None:

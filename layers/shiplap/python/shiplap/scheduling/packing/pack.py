@@ -14,7 +14,7 @@ spent; what a class requires has attempts of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby, islice
 
 import msgspec
@@ -123,7 +123,7 @@ class AttemptBudget:
         return self._failed > self._many
 
 
-class Packing(msgspec.Struct, eq=False):
+class Packing(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The outcome: claims with their loads [claims, resources], filled nodes, and pods that fit nowhere by class.
 
     `openings` still knows what is left of limits and estimates, `attempts` how it numbers constraints, `counts` which
@@ -151,23 +151,15 @@ class Packing(msgspec.Struct, eq=False):
     over_limits: frozenset[str] = frozenset()
     find_late: Callable[[], ExpectedDomains] = dict
     find_crowded: Callable[[], bool] = bool
-    _hourly: float | None = None
-    _crowded: bool | None = None
 
-    @property
+    @cached_property
     def crowded(self) -> bool:
         """True if a spread would not let its pods bind after all others."""
-        if self._crowded is None:
-            self._crowded = self.find_crowded()
-        return self._crowded
+        return self.find_crowded()
 
+    @cached_property
     def hourly(self) -> float:
         """USD per hour of all claims as they would be launched."""
-        if self._hourly is None:
-            self._hourly = self._priced()
-        return self._hourly
-
-    def _priced(self) -> float:
         members: dict[int, list[int]] = {}
         for place, claim in enumerate(self.claims):
             members.setdefault(claim.group.index, []).append(place)

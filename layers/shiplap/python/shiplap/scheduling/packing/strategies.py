@@ -114,7 +114,7 @@ def _of_no_use(known: Packing, strategy: Strategy) -> float:
     """USD per hour from which on an alternative is of no use; infinite where more than the price counts."""
     if strategy.least_saving is None or known.unplaced or known.crowded:
         return np.inf
-    return known.hourly() * (1 - strategy.least_saving) - ROUNDING
+    return known.hourly * (1 - strategy.least_saving) - ROUNDING
 
 
 def _improved(batch: Batch, known: Packing, strategy: Strategy, of_no_use: float, least: float) -> Packing:
@@ -136,7 +136,7 @@ def is_better(other: Packing, known: Packing, classes: Sequence[PodClass], least
         return placed > before
     if other.crowded != known.crowded:
         return known.crowded
-    return least_saving is not None and other.hourly() < known.hourly() * (1 - least_saving) - ROUNDING
+    return least_saving is not None and other.hourly < known.hourly * (1 - least_saving) - ROUNDING
 
 
 def pack_once(batch: Batch, ordered: Iterable[PodClass], way: Way) -> Packing:
@@ -156,7 +156,7 @@ def pack_once(batch: Batch, ordered: Iterable[PodClass], way: Way) -> Packing:
 def _search_may_lose(_: Batch, known: Packing) -> bool:
     """True if the cost search changed nodes, and it is not certain that the packing costs less for that."""
     changed = bool(np.isfinite(known.baseline_hourly))
-    return changed and (bool(known.unplaced) or known.hourly() > known.baseline_hourly + ROUNDING)
+    return changed and (bool(known.unplaced) or known.hourly > known.baseline_hourly + ROUNDING)
 
 
 def _without_search(batch: Batch, _: Packing, __: float) -> Iterator[Packing]:
@@ -237,7 +237,7 @@ def _step_by_step(batch: Batch, _: Packing, most_hourly: float) -> Iterator[Pack
     for ordered in orders(batch.classes):
         other = pack_once(batch, ordered, Way(cheaply=True, most_hourly=most_hourly))
         if not other.unplaced and not other.crowded:
-            most_hourly = min(most_hourly, other.hourly() - ROUNDING)
+            most_hourly = min(most_hourly, other.hourly - ROUNDING)
         yield other
 
 
