@@ -7,6 +7,7 @@ import pytest
 
 from shiplap.errors import ClusterDenied, ConditionFailed, ObjectConflict, StoreThrottled
 from shiplap.flows import claim_events
+from shiplap.flows.claim_updates import GRACE_S
 from shiplap.flows.messages import Timer
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import Manifests, NodePool
@@ -137,6 +138,41 @@ def test_an_instance_that_stopped_is_ended_at_once_and_its_pods_are_planned(stat
     assert claim_now(stage, claim).state is ClaimState.GONE
     (told,) = stage.bus.of_type(claim_events.TERMINATED)
     assert told.detail["reason"] in ("InstanceStopped", "InstanceTerminated")
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told by EC2", "found by the sweep"])
+def test_pods_of_an_instance_that_ended_are_evicted_at_once_but_for_those_of_daemonsets(told: bool) -> None:
+    """Kubernetes would collect them when their Node has been gone for 40 seconds."""
+    stage = serving(2)
+    claim, instance = first(stage)
+    node = claim_now(stage, claim).node_name
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "agent", "controller": True}
+    agent = {"metadata": {"name": "agent", "ownerReferences": [owner]}, "spec": {"nodeName": node}}
+    stage.server.create("pods", agent, "default")
+    other = next(known for known in stage.claims() if known.name != claim.name)
+    if told:
+        stage.interrupt(warning(stage, instance.id, STATE, state="terminated"))
+    else:
+        stage.compute.lose(instance.id)
+        stage.clock.advance(GRACE_S)
+        silent = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+        stage.server.patch("nodes", node, silent, subresource="status")
+        stage.attend()
+    stage.attend_timers()
+    assert claim_now(stage, claim).state is ClaimState.GONE
+    assert evicted(stage) == ["web-000"]
+    assert claim_now(stage, other).state is ClaimState.INITIALIZED
+
+
+def test_an_instance_that_ended_is_over_whatever_its_cluster_says() -> None:
+    stage = serving(2)
+    claims = stage.claims()
+    for claim in claims:
+        stage.interrupt(warning(stage, claim.instance_id, STATE, state="terminated"))
+    stage.faults.on("before", "cluster.pods_on", ClusterDenied("forbidden", status=403))
+    stage.attend_timers()
+    assert {claim_now(stage, claim).state for claim in claims} == {ClaimState.GONE}
+    assert evicted(stage) == []
 
 
 @pytest.mark.parametrize("state", ["pending", "running"])

@@ -269,6 +269,24 @@ def drain(
     return None
 
 
+def let_pods_go(claim: NodeClaim, node: Node, drains: Drains, context: FlowContext) -> None:
+    """Evict the pods of a node whose instance has ended by itself, so that their controllers replace them at once.
+
+    Kubernetes collects them only when their Node has been gone for 40 seconds. Of an eviction, unlike a deletion, a Job
+    can tell that its pod has not failed. Kubernetes collects what a budget keeps, and what exceeds the evictions of one
+    invocation.
+
+    Raises:
+        ClusterError: pods are left; nothing else is lost.
+    """
+    now = context.clock.now()
+    for pod in context.cluster.pods_on(node.metadata.name):
+        if pod.metadata.deletion_timestamp or not must_leave(pod, now) or owner_kind(pod) == "DaemonSet":
+            continue
+        if drains.may_evict(claim, pod) and not evict_pod(pod, claim, now, context):
+            drains.refused(pod)
+
+
 def _holds_volumes(node: Node, staying: Sequence[Pod], claim: NodeClaim, drains: Drains, context: FlowContext) -> bool:
     """True if volumes of pods that have left are still attached; a kubelet that is silent detaches none."""
     if not is_ready(node.status):

@@ -76,7 +76,12 @@ def terminate_claims(claims: Sequence[NodeClaim], context: FlowContext) -> tuple
 
 def never_joined(claim: NodeClaim) -> bool:
     """True if a Terminating claim's instance ended by itself before it became a node."""
-    return not claim.node_name and claim.failure in (NoticeKind.STOPPED, NoticeKind.TERMINATED)
+    return not claim.node_name and has_ended_by_itself(claim)
+
+
+def has_ended_by_itself(claim: NodeClaim) -> bool:
+    """True if EC2 has told that the claim's instance stopped or ended, and nobody here had asked for it."""
+    return claim.failure in (NoticeKind.STOPPED, NoticeKind.TERMINATED)
 
 
 def why_ended(claim: NodeClaim, context: FlowContext) -> OfferingFailure | None:

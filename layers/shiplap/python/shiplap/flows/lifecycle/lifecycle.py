@@ -15,6 +15,7 @@ from shiplap.disruption.repair.reboots import is_left_over
 from shiplap.errors import (
     AwsThrottled,
     ClusterDenied,
+    ClusterError,
     ClusterGone,
     ClusterUnreachable,
     ConditionFailed,
@@ -26,12 +27,13 @@ from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import DISRUPTION, ENDED, GARBAGE, RESERVATION, InstanceOwners, facts
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of
-from shiplap.flows.lifecycle.drain import Drains, cordon, drain
+from shiplap.flows.lifecycle.drain import Drains, cordon, drain, let_pods_go
 from shiplap.flows.lifecycle.endings import (
     Inventory,
     delete_orphaned_node,
     give_up,
     give_up_ended,
+    has_ended_by_itself,
     has_vanished,
     terminate_claims,
     terminate_garbage,
@@ -194,6 +196,7 @@ class _Visits:
         self._terminating: list[NodeClaim] = []
         self._nodes: dict[str, dict[str, Node]] = {}  # by instance, then by the Node's name
         self._listed = False
+        self._leaves_pods = False
         self._drains = Drains(settings, context)
         self._inventory = Inventory(settings.name, context)
         self._steering = Steering(settings.placement, context)
@@ -237,6 +240,8 @@ class _Visits:
             if claim is None or claim.newer or claim.state in (ClaimState.FAILED, ClaimState.GONE):
                 return
             if claim.state is ClaimState.TERMINATING:
+                if has_ended_by_itself(claim):
+                    self._let_pods_go(claim)
                 self._terminating.append(claim)
             elif claim.state is ClaimState.DRAINING:
                 empty = drain(claim, self._node_of(claim), self._drains, self._context, again=not seen)
@@ -304,9 +309,22 @@ class _Visits:
                 self.disruption_is_due |= claim.is_replacement
                 self._steering.bind(complete, lambda: self._node_by_name(complete))
         elif not is_ready(node.status) and has_vanished(claim, self._context):
+            self._let_pods_go(claim)
             self._ended(write_off(claim, self._context))
         elif claim.is_rebooting or is_left_over(claim, node):
             self._reboot(claim, node, seen=seen)
+
+    def _let_pods_go(self, claim: NodeClaim) -> None:
+        """Let pods leave a node whose instance is gone. A cluster that refuses is asked once, so that claims end."""
+        if self._leaves_pods:
+            return
+        try:
+            node = self._node_of(claim)
+            if node is not None:
+                let_pods_go(claim, node, self._drains, self._context)
+        except ClusterError as error:
+            self._leaves_pods = True
+            _LOG.warning("pods of an ended instance are left to Kubernetes: %s", error, extra=facts(claim))
 
     def _reboot(self, claim: NodeClaim, node: Node, *, seen: bool) -> None:
         from shiplap.flows.lifecycle import rebooting  # noqa: PLC0415 - rare
