@@ -164,6 +164,20 @@ def test_pods_of_an_instance_that_ended_are_evicted_at_once_but_for_those_of_dae
     assert claim_now(stage, other).state is ClaimState.INITIALIZED
 
 
+def test_pods_that_are_left_when_an_instance_ends_in_the_midst_of_its_drain_are_evicted() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(scheduled_change(stage, instance.id))
+    stage.attend_timers()
+    assert evicted(stage) == []
+    stage.compute.lose(instance.id)
+    stage.clock.advance(GRACE_S)
+    silent = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    stage.server.patch("nodes", claim_now(stage, claim).node_name, silent, subresource="status")
+    stage.attend()
+    assert (evicted(stage), claim_now(stage, claim).state) == (["web-000"], ClaimState.GONE)
+
+
 def test_an_instance_that_ended_is_over_whatever_its_cluster_says() -> None:
     stage = serving(2)
     claims = stage.claims()

@@ -244,8 +244,11 @@ class _Visits:
                     self._let_pods_go(claim)
                 self._terminating.append(claim)
             elif claim.state is ClaimState.DRAINING:
-                empty = drain(claim, self._node_of(claim), self._drains, self._context, again=not seen)
+                node = self._node_of(claim)
+                empty = drain(claim, node, self._drains, self._context, again=not seen)
                 if empty is not None:
+                    if node is not None and not is_ready(node.status):
+                        self._let_pods_go(empty)
                     self._terminating.append(empty)
             elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
                 self._look_again_soon(claim, seen=seen)  # its launch is not written down yet, which schedule sees to
@@ -315,7 +318,7 @@ class _Visits:
             self._reboot(claim, node, seen=seen)
 
     def _let_pods_go(self, claim: NodeClaim) -> None:
-        """Let pods leave a node whose instance is gone. A cluster that refuses is asked once, so that claims end."""
+        """Let pods leave a node whose kubelet ends none. A cluster that refuses is asked once, so that claims end."""
         if self._leaves_pods:
             return
         try:
