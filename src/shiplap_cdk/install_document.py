@@ -16,6 +16,7 @@ import msgspec
 from shiplap.aws.instance_profiles import identity_path, role_name
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.instances.catalog.ami_families import family_of
+from shiplap.kubernetes.labels import NORMALIZED, ZONE
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
 from shiplap.manifests.decoding import MISSING, UNKNOWN, Problem, decode, field_name
 from shiplap.manifests.decoding import Path as Where
@@ -184,7 +185,7 @@ class ReadInstall(NamedTuple):
     """What a shiplap.yaml says: the install where nothing is wrong, else None and every problem.
 
     `manifests` are those of its clusters, path by path; their problems are among the others. `warnings` are about what
-    is allowed and has no effect.
+    is allowed and surely not meant.
     """
 
     install: InstallConfig | None
@@ -242,8 +243,8 @@ def inspect_install(path: Path) -> ReadInstall:
         return ReadInstall(None, told, folders.all)
     clusters = (_served(cluster, install, folders) for cluster in install.clusters)
     config = InstallConfig(install, tuple(sorted(clusters, key=lambda each: each.name)), source)
-    warnings = (*_idle_annotations(install, folders), *_doubtful_profiles(install, folders))
-    return ReadInstall(config, (), folders.all, warnings)
+    warnings = {(each.source, each.line, each.what): each for each in _warnings(install, folders)}
+    return ReadInstall(config, (), folders.all, tuple(warnings.values()))
 
 
 def _document_in(path: Path) -> Document:
@@ -424,15 +425,36 @@ def _unwelcome_annotations(install: InstallDocument, found: Collection[Document]
             yield from _at_node_pools_with(annotation, found, reason)
 
 
-def _idle_annotations(install: InstallDocument, folders: _ManifestFolders) -> Iterator[InvalidInput]:
-    """NodePools with annotations of optional features that are off for their cluster."""
+def _warnings(install: InstallDocument, folders: _ManifestFolders) -> Iterator[InvalidInput]:
+    """What is doubtful about manifests in files beside the settings of their cluster."""
     for cluster in install.clusters:
-        found = () if cluster.reads_cluster else folders.read(cluster.manifests).documents
-        for name, part in of_clusters():
-            if part.annotations and part.settings_of(getattr(cluster, name), getattr(install, name, None)) is None:
-                reason = f"has no effect: `{key_of(name)}` of cluster {cluster.name!r} is off"
-                for annotation in part.annotations:
-                    yield from _at_node_pools_with(annotation, found, reason)
+        if not cluster.reads_cluster:
+            found = folders.read(cluster.manifests)
+            yield from _idle_annotations(install, cluster, found.documents)
+            yield from _profiles_of_unknown_roles(cluster, found)
+            yield from _foreign_zones(install.region, found)
+
+
+def _idle_annotations(
+    install: InstallDocument, cluster: ClusterDocument, found: Collection[Document]
+) -> Iterator[InvalidInput]:
+    """NodePools with annotations of optional features that are off for their cluster."""
+    for name, part in of_clusters():
+        if part.annotations and part.settings_of(getattr(cluster, name), getattr(install, name, None)) is None:
+            reason = f"has no effect: `{key_of(name)}` of cluster {cluster.name!r} is off"
+            for annotation in part.annotations:
+                yield from _at_node_pools_with(annotation, found, reason)
+
+
+def _foreign_zones(region: str, found: FoundManifests) -> Iterator[InvalidInput]:
+    """NodePools that want zones of another Region: names of zones, local ones as well, begin with that of theirs."""
+    for document, pool in found.report.sound:
+        requirements = pool.spec.template.spec.requirements if isinstance(pool, NodePool) else ()
+        for place, wanted in enumerate(requirements):
+            foreign = [zone for zone in wanted.values if not zone.startswith(region)]
+            if NORMALIZED.get(wanted.key, wanted.key) == ZONE and wanted.operator == "In" and foreign:
+                where: Where = ("spec", "template", "spec", "requirements", place, "values")
+                yield _in_manifest(document, where, f"{', '.join(foreign)} is in another Region than {region}")
 
 
 def _at_node_pools_with(annotation: str, found: Iterable[Document], reason: str) -> Iterator[InvalidInput]:
@@ -497,13 +519,6 @@ def _profiles_of_unknown_roles(cluster: ClusterDocument, found: FoundManifests) 
                 f" `nodeRoles` of cluster {cluster.name!r}"
             )
             yield _in_manifest(document, where, reason)
-
-
-def _doubtful_profiles(install: InstallDocument, folders: _ManifestFolders) -> Iterator[InvalidInput]:
-    """Instance profiles that may carry a role that another EC2NodeClass names."""
-    for cluster in install.clusters:
-        if not cluster.reads_cluster:
-            yield from _profiles_of_unknown_roles(cluster, folders.read(cluster.manifests))
 
 
 def _named_roles(found: FoundManifests) -> frozenset[str]:

@@ -49,6 +49,21 @@ def test_manifests_that_no_settings_tell_apart_are_judged_together(folder: Path,
     assert found == [("pools/green/class.json:1", "metadata.name"), ("pools/green/pool.json:1", "metadata.name")]
 
 
+def test_zones_of_another_region_are_warned_of_once_for_clusters_that_share_manifests(
+    folder: Path, shiplap: Shiplap
+) -> None:
+    (folder / "shiplap.yaml").write_text(CLUSTERS.replace("pools/green", "pools/blue"))
+    for key in ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"):
+        zones = {"key": key, "operator": "In", "values": ["eu-west-1a", "eu-west-1-wl1-lon-1", "us-east-1a"]}
+        elsewhere = [{**zones, "operator": "NotIn"}, zones]
+        pool = changed(NODE_POOL, "spec.template.spec.requirements", elsewhere)
+        (folder / "pools/blue/pool.json").write_text(json.dumps(pool))
+        warned = [(item["field"], item["reason"]) for item in shiplap.json("validate")["warnings"]]
+        told = ("spec.template.spec.requirements[1].values", "us-east-1a is in another Region than eu-west-1")
+        assert warned.count(told) == 1
+        assert [field for field, reason in warned if "another Region" in reason] == [told[0]]
+
+
 def test_all_problems_of_settings_and_manifests_are_told_at_once(folder: Path, shiplap: Shiplap) -> None:
     text = CLUSTERS.replace("green, m", "green, colour: red, m").replace("eu-west-1", "eu-west-9")
     (folder / "shiplap.yaml").write_text(text)
