@@ -27,11 +27,11 @@ from shiplap.policies.policy_settings import PolicySettings
 from shiplap.ports.state import COMMIT_GROUP
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
-from shiplap_cli.accounts.gangs_answers import PlannedGang, PlannedGangs
-from shiplap_cli.inputs.pod_templates.gangs_annotations import misplaced_annotations
 from shiplap_cli.output import counted
-from shiplap_cli.policies.gangs_objects import PRIORITY_CLASS, checked_pod_groups, facts_of_objects
-from shiplap_cli.policies.gangs_requests import (
+from shiplap_cli.policies.gangs.gangs_annotations import misplaced_annotations
+from shiplap_cli.policies.gangs.gangs_answers import PlannedGang, PlannedGangs
+from shiplap_cli.policies.gangs.gangs_objects import PRIORITY_CLASS, checked_pod_groups, facts_of_objects
+from shiplap_cli.policies.gangs.gangs_requests import (
     POD_TEMPLATE,
     PlanInWords,
     asks_no_launch,
@@ -67,7 +67,7 @@ class GangsView(PolicyView):
     ) -> Iterator[InvalidInput]:
         """Yield the gangs that need more than the limits of their NodePools allow."""
         if documents and pools:
-            from shiplap_cli.policies.gangs_limits import limit_warnings  # noqa: PLC0415 - only `validate` asks
+            from shiplap_cli.policies.gangs.gangs_limits import limit_warnings  # noqa: PLC0415 - only `validate` asks
 
             yield from limit_warnings(documents, pools, supply)
 

@@ -35,7 +35,7 @@ from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.joined_documents import joined, joined_type
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import Format, Output, Printed, counted, emit, plain_table, spaced
-from shiplap_cli.policies.gangs_requests import PlanInWords, pods_by_request, request_named
+from shiplap_cli.policies.gangs.gangs_requests import PlanInWords, pods_by_request, request_named
 from shiplap_cli.policy_views import planned_together
 from shiplap_cli.render.decision_documents import Caveats, caveat_lines, caveats_of
 

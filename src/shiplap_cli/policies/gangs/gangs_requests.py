@@ -29,10 +29,10 @@ from shiplap.policies.gangs.provisioning_requests import (
 from shiplap.policies.gangs.whole_gangs import served_pods
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
-from shiplap_cli.accounts.gangs_answers import PlannedRequest
 from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.output import counted
+from shiplap_cli.policies.gangs.gangs_answers import PlannedRequest
 from shiplap_cli.policy_views import FeatureObjects
 
 POD_TEMPLATE = "PodTemplate"

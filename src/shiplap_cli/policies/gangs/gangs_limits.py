@@ -28,8 +28,8 @@ from shiplap.policies.gangs.requested_pods import waiting_pods
 from shiplap.scheduling.model.pod_classes import node_terms
 from shiplap_cli.inputs.pod_templates.pod_sets import GROUP_INDEX, PodSet, written_sets
 from shiplap_cli.labels_of_types import Supply
-from shiplap_cli.policies.gangs_objects import checked_pod_groups, facts_of_objects
-from shiplap_cli.policies.gangs_requests import checked_requests, templates_of
+from shiplap_cli.policies.gangs.gangs_objects import checked_pod_groups, facts_of_objects
+from shiplap_cli.policies.gangs.gangs_requests import checked_requests, templates_of
 from shiplap_cli.policy_views import FeatureObjects
 
 _MOST_PODS = 10_000
