@@ -214,12 +214,14 @@ def test_tests_of_reboots_find_a_policy_that_reboots_for_their_condition() -> No
     ],
 )
 def test_a_test_of_disruption_leaves_its_cluster_to_the_next_unless_nodes_were_sick(
-    name: str, verdict: str, left: list[Any], reusable: bool
+    name: str, verdict: str, left: list[Any], reusable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(suites, "_LEAVES_S", 0.0)
+    monkeypatch.setattr(suites, "_write", lambda *_: None)
     api = SimpleNamespace(list=lambda _plural: SimpleNamespace(items=left))
-    world: Any = SimpleNamespace(joiner=SimpleNamespace(failure=None), api=api)
+    world: Any = SimpleNamespace(joiner=SimpleNamespace(failure=None), api=api, told=str)
     test = UpstreamTest("disruption", name)
-    assert suites._is_clean(world, test, Outcome(test, verdict, 1.0)) is reusable
+    assert suites._is_reusable(world, test, Outcome(test, verdict, 1.0)) is reusable
 
 
 def test_a_cluster_that_answers_no_questions_any_more_is_given_up(

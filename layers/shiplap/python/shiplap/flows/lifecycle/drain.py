@@ -273,15 +273,17 @@ def let_pods_go(claim: NodeClaim, node: Node, drains: Drains, context: FlowConte
     """Evict the pods of a node whose instance has ended by itself, so that their controllers replace them at once.
 
     Kubernetes collects them only when their Node has been gone for 40 seconds. Of an eviction, unlike a deletion, a Job
-    can tell that its pod has not failed. Kubernetes collects what a budget keeps, and what exceeds the evictions of one
-    invocation.
+    can tell that its pod has not failed. Kubernetes collects what a budget or an annotation keeps, and what exceeds the
+    evictions of one invocation.
 
     Raises:
         ClusterError: pods are left; nothing else is lost.
     """
     now = context.clock.now()
     for pod in context.cluster.pods_on(node.metadata.name):
-        if pod.metadata.deletion_timestamp or not must_leave(pod, now) or owner_kind(pod) == "DaemonSet":
+        if pod.metadata.deletion_timestamp or not must_leave(pod, now):
+            continue
+        if owner_kind(pod) == "DaemonSet" or do_not_disrupt(pod, now):
             continue
         if drains.may_evict(claim, pod) and not evict_pod(pod, claim, now, context):
             drains.refused(pod)
