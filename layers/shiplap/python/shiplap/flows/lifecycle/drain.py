@@ -14,7 +14,7 @@ the last moment from which its grace period still fits before the node's deadlin
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from math import ceil, inf
 
@@ -256,11 +256,7 @@ def drain(
     promised = drains.promised if now >= claim.changed_at + HEAD_START_S else frozenset()
     leaving = may_leave(left, promised, now, started_at=claim.changed_at, deadline_at=claim.deadline_at)
     moved = drains.moved_otherwise(claim, node, leaving, pods)
-    for pod in leaving:
-        if pod.metadata.uid in moved:
-            continue
-        if drains.may_evict(claim, pod) and not evict_pod(pod, claim, now, context):
-            drains.refused(pod)
+    _evict_within_limits((pod for pod in leaving if pod.metadata.uid not in moved), claim, drains, context)
     for pod in left:
         if overstays(pod, claim.deadline_at):
             delete_leaving_pod(pod, claim, now, context)
@@ -280,11 +276,19 @@ def let_pods_go(claim: NodeClaim, node: Node, drains: Drains, context: FlowConte
         ClusterError: pods are left; nothing else is lost.
     """
     now = context.clock.now()
-    for pod in context.cluster.pods_on(node.metadata.name):
+
+    def goes(pod: Pod) -> bool:
         if pod.metadata.deletion_timestamp or not must_leave(pod, now):
-            continue
-        if owner_kind(pod) == "DaemonSet" or do_not_disrupt(pod, now):
-            continue
+            return False
+        return owner_kind(pod) != "DaemonSet" and not do_not_disrupt(pod, now)
+
+    _evict_within_limits(filter(goes, context.cluster.pods_on(node.metadata.name)), claim, drains, context)
+
+
+def _evict_within_limits(pods: Iterable[Pod], claim: NodeClaim, drains: Drains, context: FlowContext) -> None:
+    """Ask for evictions as far as this invocation may, and remember what budgets refuse."""
+    now = context.clock.now()
+    for pod in pods:
         if drains.may_evict(claim, pod) and not evict_pod(pod, claim, now, context):
             drains.refused(pod)
 

@@ -248,7 +248,7 @@ class _Visits:
                 empty = drain(claim, node, self._drains, self._context, again=not seen)
                 if empty is not None:
                     if node is not None and not is_ready(node.status):
-                        self._let_pods_go(empty)
+                        self._let_pods_go(empty, node)
                     self._terminating.append(empty)
             elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
                 self._look_again_soon(claim, seen=seen)  # its launch is not written down yet, which schedule sees to
@@ -312,17 +312,20 @@ class _Visits:
                 self.disruption_is_due |= claim.is_replacement
                 self._steering.bind(complete, lambda: self._node_by_name(complete))
         elif not is_ready(node.status) and has_vanished(claim, self._context):
-            self._let_pods_go(claim)
+            self._let_pods_go(claim, node)
             self._ended(write_off(claim, self._context))
         elif claim.is_rebooting or is_left_over(claim, node):
             self._reboot(claim, node, seen=seen)
 
-    def _let_pods_go(self, claim: NodeClaim) -> None:
-        """Let pods leave a node whose kubelet ends none. A cluster that refuses is asked once, so that claims end."""
+    def _let_pods_go(self, claim: NodeClaim, node: Node | None = None) -> None:
+        """Let pods leave a node whose kubelet ends none; without `node` it is read.
+
+        A cluster that refuses is asked once, so that claims end.
+        """
         if self._leaves_pods:
             return
         try:
-            node = self._node_of(claim)
+            node = node or self._node_of(claim)
             if node is not None:
                 let_pods_go(claim, node, self._drains, self._context)
         except ClusterError as error:
