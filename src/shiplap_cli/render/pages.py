@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
@@ -20,6 +20,7 @@ from shiplap_cli.accounts.claim_account import ClaimAccount, ClaimAccounts
 from shiplap_cli.accounts.node_account import NodeAccount
 from shiplap_cli.accounts.pod_account import PodAccount
 from shiplap_cli.accounts.present_place import PresentPlace
+from shiplap_cli.accounts.smallest_changes import ChangeProposal
 from shiplap_cli.money import Money, dollars, hour_and_month, hourly_text, per_hour_and_month
 from shiplap_cli.output import counted, grouped, plain_table, summary, titled_table
 from shiplap_cli.policy_views import launch_remarks
@@ -216,6 +217,13 @@ def _message_table(title: str, entries: Sequence[Unschedulable], style: str) -> 
     return [Text(title, style="italic"), table, Text()]
 
 
+def change_lines(changes: Sequence[ChangeProposal]) -> Iterator[Text]:
+    """Yield a line on each of the smallest changes, the first one first."""
+    for number, proposal in enumerate(changes):
+        head = "smallest change" if not number else "or"
+        yield Text.assemble((f"{head}: ", "green"), " and ".join(proposal.changes), f"  → {proposal.place}")
+
+
 def account_page(account: PodAccount, price: Price = UNKNOWN_PRICE) -> RenderableType:
     """The account of one pod: the answer first, then what it rests on; `price` is that of a node launched for it."""
     state = "left alone" if account.state == "ignored" else account.state
@@ -223,10 +231,7 @@ def account_page(account: PodAccount, price: Price = UNKNOWN_PRICE) -> Renderabl
     parts: list[RenderableType] = [title]
     if account.message:
         parts.append(Text(account.message))
-    for number, proposal in enumerate(account.changes):
-        head = "smallest change" if not number else "or"
-        parts.append(Text.assemble((f"{head}: ", "green"), " and ".join(proposal.changes), f"  → {proposal.place}"))
-    parts.append(Text())
+    parts += [*change_lines(account.changes), Text()]
     if account.present is not None and account.present.meets:
         parts += [_met(account.present), Text()]
     if account.asked is not None:

@@ -38,6 +38,7 @@ from shiplap_cli.output import Format, Output, Printed, counted, emit, plain_tab
 from shiplap_cli.policies.gangs.gangs_requests import PlanInWords, pods_by_request, request_named
 from shiplap_cli.policy_views import planned_together
 from shiplap_cli.render.decision_documents import Caveats, caveat_lines, caveats_of
+from shiplap_cli.render.pages import change_lines
 
 _ENDS = {FAILED: "failed", CAPACITY_REVOKED: "revoked", BOOKING_EXPIRED: "expired"}
 """States of requests for which nothing is done any more, by the condition that says so; the first one counts."""
@@ -221,10 +222,7 @@ def _waiting(account: RequestWithPlan, request: CapacityRequest, snapshot: Snaps
 
 def _page(account: RequestWithPlan) -> RenderableType:
     title = Text.assemble((f"{REQUEST_KIND} {account.request}", "bold"), f": {account.state}")
-    lines = [title, *filter(None, [Text(account.message) if account.message else None])]
-    for number, proposal in enumerate(account.changes):
-        head = "smallest change" if not number else "or"
-        lines.append(Text.assemble((f"{head}: ", "green"), " and ".join(proposal.changes), f"  → {proposal.place}"))
+    lines = [title, *([Text(account.message)] if account.message else []), *change_lines(account.changes)]
     times = (
         ("booked until", account.booked_until),
         ("fails unless provisioned by", account.valid_until),
