@@ -150,19 +150,22 @@ def test_a_recorded_plan_on_commitments_replays() -> None:
     assert plan(record.snapshot) == record.plan
 
 
-_SIZES = st.lists(st.sampled_from(("0.5", "1", "2", "3")), min_size=1, max_size=12)
+_SIZES = st.lists(st.tuples(st.sampled_from(("0.5", "1", "2", "3")), st.booleans()), min_size=1, max_size=12)
+"""Pods, and whether each runs on demand only: those are paid for by what is left of commitments, also in list plans."""
 
 
 @settings(max_examples=draws(25))
 @given(_SIZES, st.floats(0.05, 6), st.sampled_from(("", "m", "c")), st.integers(0, 64))
 def test_every_pod_has_one_place_and_nothing_is_covered_twice(
-    sizes: list[str], dollars: float, family: str, quarters: int
+    sizes: list[tuple[str, bool]], dollars: float, family: str, quarters: int
 ) -> None:
     room = msgspec.structs.replace(
         savings(dollars, family), regional=(RegionalRoom("m", quarters),) if quarters else ()
     )
-    waiting = [pod(f"pod-{place}", cpu=size) for place, size in enumerate(sizes)]
-    made, plain = decided(*waiting, room=room), decided(*waiting, room=None)
+    steady = {"selector": {labels.NODE_POOL: "a-steady"}}
+    waiting = [pod(f"pod-{place}", cpu=size, **(steady if on else {})) for place, (size, on) in enumerate(sizes)]
+    pools = (pool("a-steady", capacity_types=("on-demand",), limits={}), pool("default", limits={}, weight=10))
+    made, plain = (decided(*waiting, room=known, pools=pools) for known in (room, None))
     assert sorted(each.name for claim in made.node_claims for each in claim.pods) == sorted(
         each.metadata.name for each in waiting
     )

@@ -206,6 +206,18 @@ def test_pods_that_share_a_local_volume_go_to_one_node() -> None:
     assert len(outcome.plan.unschedulable) == 1
 
 
+def test_a_pod_that_shares_a_local_volume_and_one_of_a_zone_is_where_both_are() -> None:
+    local = [*unmade("disk", of="local"), storage_class("local", provisioner="kubernetes.io/no-provisioner")]
+    near = sharing(1, "disk", name="near", cpu="900m")
+    both = sharing(1, "disk", "data", name="both", cpu="900m")
+    far = sharing(1, "data", name="far", spec={"nodeSelector": {ZONE: Z3}})
+    outcome = given(*near, *both, *far, storage=[*local, *unmade("data"), FAST], types=SMALL)
+    assert outcome.scheduled
+    nodes, zones = homes(outcome, "node"), homes(outcome)
+    assert nodes["near-0"] == nodes["both-0"]
+    assert zones["both-0"] == zones["far-0"] == Z3
+
+
 def test_a_shared_claim_whose_class_is_gone_leaves_its_pods_alone_and_no_others() -> None:
     outcome = given(
         *sharing(2, "data", name="gone"),

@@ -133,7 +133,8 @@ def test_what_cannot_be_asked(
 @pytest.fixture
 def install(state: FakeState, monkeypatch: pytest.MonkeyPatch) -> FakeState:
     """An install of two clusters, of which prod has a ledger."""
-    clusters = tuple(ClusterSettings(name=name, region="eu-west-1") for name in ("prod", "edge"))
+    regions = {"prod": "eu-west-1", "edge": "us-east-2"}
+    clusters = tuple(ClusterSettings(name=name, region=region) for name, region in regions.items())
     monkeypatch.setattr(command, "settings_of", lambda _: Settings(clusters))
     monkeypatch.setattr(command, "account_id", lambda: "123456789012")
     posted(state, NOVEMBER, OCTOBER)
@@ -150,6 +151,17 @@ def test_charges_of_all_clusters_as_focus(
     assert [row["BilledCost"] for row in rows] == ["250.000000", "50.000000"]
     assert run(["status", "spending", "prod", "--focus", str(file)]) == 0
     assert capsys.readouterr().out == f"wrote {file}: 2 charges of prod\n"
+
+
+def test_charges_are_of_the_region_of_their_own_cluster(
+    install: FakeState, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install.post_ledger("edge", SpendingLedger(1, int(NOW), NOVEMBER, OCTOBER, hours=(500_000,) * 30))
+    file = tmp_path / "november.csv"
+    assert said(capsys, "--focus", str(file))["clusters"] == ["edge", "prod"]
+    rows = list(csv.DictReader(io.StringIO(file.read_text())))
+    regions = {(json.loads(row["Tags"])["shiplap.dev/cluster"], row["RegionId"]) for row in rows}
+    assert regions == {("edge", "us-east-2"), ("prod", "eu-west-1")}
 
 
 def test_focus_without_any_ledger(install: FakeState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

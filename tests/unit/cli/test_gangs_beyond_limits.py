@@ -9,6 +9,7 @@ import pytest
 
 from tests.commands import Shiplap
 from tests.unit.cli.gangs_written import KINDS, gpu_pool, job, template, thing, warned_of_gangs
+from tests.unit.manifests.manifest_samples import changed
 
 SAID = "its 4 members request nvidia.com/gpu 32 together, the limit of NodePool train is 16"
 
@@ -36,6 +37,32 @@ def test_a_pod_group_says_how_many_are_needed(tmp_path: Path, shiplap: Shiplap) 
     for number, said in ((2, False), (4, True)):
         group = thing("scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=number)
         assert bool(warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="16"), group, *members)) == said
+
+
+def placed(namespace: str, *objects: dict[str, Any]) -> list[dict[str, Any]]:
+    given = {"namespace": namespace} if namespace else {}
+    return [{**item, "metadata": {**item["metadata"], "namespace": None} | given} for item in objects]
+
+
+@pytest.mark.parametrize("written", KINDS, ids=lambda written: str(written["kind"]))
+def test_what_names_no_namespace_is_in_default(tmp_path: Path, shiplap: Shiplap, written: dict[str, Any]) -> None:
+    here, left_out = (
+        warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="16"), *placed(name, written)) for name in ("default", "")
+    )
+    assert left_out == here != []
+
+
+@pytest.mark.parametrize("of_group", ["", "default"])
+@pytest.mark.parametrize("of_pods", ["", "default"])
+def test_members_find_a_pod_group_without_a_namespace(
+    tmp_path: Path, shiplap: Shiplap, of_group: str, of_pods: str
+) -> None:
+    labels = {"scheduling.x-k8s.io/pod-group": "train"}
+    members = [thing("v1", "Pod", **template(minimum=None)["spec"]) for _ in range(4)]
+    pods = [changed(item, "metadata.labels", labels) for item in placed(of_pods, *members)]
+    group = placed(of_group, thing("scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=4))
+    (warning,) = warned_of_gangs(shiplap, tmp_path, gpu_pool(gpus="16"), *group, *pods)
+    assert "gang default/train can never start" in warning["reason"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shiplap.policies.rollouts.rollouts_input import MovedPod, RolloutsInUse
 from shiplap_cli.policy_views import disruption_lines
 
@@ -25,7 +27,9 @@ def test_each_pod_has_its_line() -> None:
     ]
 
 
-def test_many_are_counted() -> None:
-    moved = tuple(MovedPod(f"shop/web-{number}", "n1", "Deployment shop/web", 60.0) for number in range(25))
-    assert list(disruption_lines([RolloutsInUse(moved)]))[-1] == "  … and 5 more"
+@pytest.mark.parametrize(("others", "told"), [(4, "  … and 5 more"), (0, "  … and 1 more"), (-1, "")])
+def test_many_are_counted(others: int, told: str) -> None:
+    moved = tuple(MovedPod(f"shop/web-{number}", "n1", "Deployment shop/web", 60.0) for number in range(21 + others))
+    _, *lines = disruption_lines([RolloutsInUse(moved)])
+    assert lines[20:] == ([told] if told else [])
     assert list(disruption_lines([])) == []

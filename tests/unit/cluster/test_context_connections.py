@@ -92,8 +92,9 @@ def test_an_authority_counts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert connected(monkeypatch, authority="PEM")["ssl_context"].loaded == ["PEM"]
 
 
-def test_an_insecure_cluster_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = connected(monkeypatch, insecure=True)
+@pytest.mark.parametrize("authority", ["", "PEM"])
+def test_an_insecure_cluster_is_not_verified(monkeypatch: pytest.MonkeyPatch, authority: str) -> None:
+    made = connected(monkeypatch, insecure=True, authority=authority)
     assert made["ssl_context"].loaded == []
     assert (made["ssl_context"].check_hostname, made["ssl_context"].verify_mode) == (False, ssl.CERT_NONE)
     assert made["assert_hostname"] is False

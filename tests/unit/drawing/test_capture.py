@@ -128,6 +128,20 @@ def test_a_claim_in_flight_shows_the_pods_it_is_for() -> None:
     assert drawn.used == Amounts(1200, 3 * GIB, 2)
 
 
+def test_a_pod_that_a_claim_in_flight_is_for_is_drawn_once_where_a_plan_has_it_there_as_well() -> None:
+    flying = with_fields(
+        CLAIM, name="f", state=ClaimState.LAUNCHED, pods=(PodReference("shop", "waits", "uid-waits"),), requests={}
+    )
+    view = ClusterView(pods=(waits("waits"), waits("more")))
+    snapshot = Snapshot(cluster="c", now=NOW, view=view, claims=(flying,))
+    known, more = PodReference("shop", "waits"), PodReference("shop", "more")
+    both = Plan(existing_nodes=(Placement("f", (known, more)),))
+    (drawn,) = picture_after_plan(snapshot, both, NodePrices()).nodes
+    assert [each.name for each in drawn.pods] == ["waits", "more"]
+    one = Plan(existing_nodes=(Placement("f", (more,)),))
+    assert picture_after_plan(snapshot, one, NodePrices()).nodes[0].used == drawn.used
+
+
 def test_the_oldest_pod_waits_first_and_ages_are_never_negative() -> None:
     pods = [
         waits("young", metadata={"creationTimestamp": "2025-06-15T15:00:00Z"}),

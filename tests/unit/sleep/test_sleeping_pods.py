@@ -71,8 +71,13 @@ def test_requirements_with_globs_do_not_put_pods_to_sleep() -> None:
 
 def test_a_pod_that_no_pool_takes_is_awake() -> None:
     assert not asleep(pod("a", selector={"team": "x"}), [pool("dev")], scope("dev"))
-    static = pool("dev", replicas=2)
-    assert not asleep(pod("a"), [static], scope("dev"))
+
+
+@pytest.mark.parametrize("closed", [{"replicas": 2}, {"deleting": True}], ids=["static", "deleted"])
+def test_a_pool_that_launches_nothing_for_pods_neither_wakes_them_nor_lets_them_sleep(closed: dict[str, Any]) -> None:
+    assert not asleep(pod("a"), [pool("dev", **closed)], scope("dev"))
+    assert asleep(pod("a"), [pool("dev"), pool("prod", **closed)], scope("dev"))
+    assert not asleep(pod("a"), [pool("dev"), pool("prod", **closed), pool("test")], scope("dev"))
 
 
 def test_namespaces_sleep_wherever_their_pods_run() -> None:
