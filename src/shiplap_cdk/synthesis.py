@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from shiplap.printable import printable
 from shiplap_cdk import quotas
 from shiplap_cdk.artifacts import layers
 from shiplap_cdk.artifacts.layers import Artifacts
-from shiplap_cdk.install_document import InstallConfig, read
+from shiplap_cdk.install_document import InstallConfig, inspect_install
 from shiplap_cdk.stack import ShiplapStack
 from shiplap_cdk.stack_values import WITHOUT_MAPPING
 
@@ -120,15 +120,23 @@ def main() -> int:
     local = context.try_get_context("stage") == "local"
     endpoints = context.try_get_context("endpoints") if local else None
     try:
-        synthesise(read(settings), local=local, endpoints=json.loads(endpoints) if endpoints else None)
+        found = inspect_install(settings)
+        if found.install is None:
+            raise InvalidManifests(found.problems)
+        _tell(warning.as_warning for warning in found.warnings)
+        synthesise(found.install, local=local, endpoints=json.loads(endpoints) if endpoints else None)
     except InvalidManifests as error:
-        for problem in error.problems:
-            print(printable(str(problem)), file=sys.stderr)  # noqa: T201
+        _tell(map(str, error.problems))
         return 2
     except ShiplapError as error:
-        print(printable(str(error)), file=sys.stderr)  # noqa: T201
+        _tell([str(error)])
         return 2
     return 0
+
+
+def _tell(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(printable(line), file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

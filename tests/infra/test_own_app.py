@@ -13,6 +13,7 @@ import pytest
 
 import shiplap_cdk
 from shiplap.errors import ShiplapError
+from shiplap_cdk.install_document import InstallConfig
 from shiplap_lab.emulated_aws import cdk
 
 pytestmark = pytest.mark.thorough
@@ -85,3 +86,22 @@ def test_a_mistake_stops_the_apps_own_command_with_one_line_for_each(tmp_path: P
         assert done.returncode == 2, done.stderr
         assert told in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_the_synthesis_warns_as_validate_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from shiplap_cdk import synthesis  # noqa: PLC0415 - the CDK's binding starts Node.js when it is imported
+
+    text = (MANIFESTS / "nodes.yaml").read_text()
+    zone = "{key: topology.kubernetes.io/zone, operator: In, values: [us-east-1a]}"
+    (tmp_path / "nodes.yaml").write_text(text.replace("requirements:\n", f"requirements:\n        - {zone}\n", 1))
+    (tmp_path / "shiplap.yaml").write_text("region: eu-west-1\nclusters: [{name: a, manifests: nodes.yaml}]\n")
+    monkeypatch.chdir(tmp_path)
+    built: list[InstallConfig] = []
+    monkeypatch.setattr(synthesis, "synthesise", lambda install, **_: built.append(install))
+    assert synthesis.main() == 0
+    assert len(built) == 1
+    told = capsys.readouterr().err.splitlines()
+    (warned,) = (line for line in told if line.endswith(": us-east-1a is in another Region than eu-west-1"))
+    assert re.match(r"nodes\.yaml:\d+: warning: NodePool/", warned)

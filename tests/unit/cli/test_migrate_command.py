@@ -82,6 +82,8 @@ def test_the_settings_name_a_role_for_each_instance_profile(karpenter: Path, tmp
     shiplap("migrate", "convert", karpenter, "--to", str(tmp_path / "manifests"), "--cluster", "prod")
     report = (tmp_path / "manifests" / "MIGRATION.md").read_text()
     assert "  nodeRoles:\n  - <role of instance profile of-nodes>\n" in report
+    settings = shiplap.json("migrate", "convert", karpenter)["settings"]
+    assert settings["nodeRoles"] == ["<role of instance profile of-nodes>"]
 
 
 def test_nothing_is_overwritten(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
@@ -95,7 +97,7 @@ def test_the_json_of_it(karpenter: Path, shiplap: Shiplap) -> None:
     assert found["from"] == "Karpenter"
     assert found["summary"] == {"exact": 2, "approximate": 0, "not mapped": 0}
     assert [item["metadata"]["name"] for item in found["manifests"]] == ["default", "default-new"]
-    assert found["settings"] == {"claimRules": [], "joinTimeoutSeconds": None}
+    assert found["settings"] == {"claimRules": [], "nodeRoles": [], "joinTimeoutSeconds": None}
     assert found["dryRun"] is None
 
 

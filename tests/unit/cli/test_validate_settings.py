@@ -64,7 +64,9 @@ def test_zones_of_another_region_are_warned_of_once_for_clusters_that_share_mani
         assert [field for field, reason in warned if "another Region" in reason] == [told[0]]
 
 
-def test_all_problems_of_settings_and_manifests_are_told_at_once(folder: Path, shiplap: Shiplap) -> None:
+def test_all_problems_of_settings_and_manifests_are_told_at_once(
+    folder: Path, shiplap: Shiplap, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = CLUSTERS.replace("green, m", "green, colour: red, m").replace("eu-west-1", "eu-west-9")
     (folder / "shiplap.yaml").write_text(text)
     (folder / "pools/blue/pool.json").write_text(json.dumps(changed(NODE_POOL, "spec.weight", 0)))
@@ -75,6 +77,8 @@ def test_all_problems_of_settings_and_manifests_are_told_at_once(folder: Path, s
         ("pools/blue/pool.json:1", "spec.weight"),
     ]
     assert places(shiplap) == own
+    assert run(["validate"]) == 2
+    assert capsys.readouterr().err == "shiplap: 3 problems in shiplap.yaml, 4 manifests\n"
     assert places(shiplap, ".") == [*own, ("elsewhere/pool.json:1", "spec.weight")]
 
 

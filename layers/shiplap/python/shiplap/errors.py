@@ -71,6 +71,11 @@ class InvalidInput(ShiplapError):
         """Field and reason, for where it is plain which object is meant."""
         return ": ".join(part for part in (self.field, self.reason) if part)
 
+    @property
+    def as_warning(self) -> str:
+        """The line of what is legal and surely not meant, as compilers print theirs."""
+        return ": ".join(part for part in (f"{self.source}:{self.line}", "warning", self.document, self.what) if part)
+
 
 class InvalidManifests(InvalidInput):
     """Manifests with problems: `problems` holds all of them, in the order of files and lines; there is at least one.

@@ -17,9 +17,8 @@ from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.ports import CapacityStore, FlightRecords, StateStore
-from shiplap.records.disruption_record import DisruptionRecord, Recorded, is_disruption, read
+from shiplap.records.disruption_record import Recorded, RecordedDecision, is_disruption, read, read_decision
 from shiplap.records.scheduling_record import SchedulingRecord, written_at
-from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.accounts.claim_account import ClaimAccounts
 from shiplap_cli.output import Printed
@@ -34,8 +33,8 @@ class HistoryEntry(Printed, frozen=True):
     record: str = ""
 
 
-def launch_reasons(claim: NodeClaim, decided: PlannedClaim | Recorded | None) -> Iterator[str]:
-    """The alternatives that were weighed, from the record where there is one."""
+def launch_reasons(claim: NodeClaim, record_id: str, decided: SchedulingRecord | Decision | None) -> Iterator[str]:
+    """The alternatives that were weighed, from the record where there is one that can be read."""
     if claim.plan.pods:
         yield f"for {', '.join(pod.key for pod in claim.plan.pods[:5])}" + (
             f" and {len(claim.plan.pods) - 5} more" if len(claim.plan.pods) > 5 else ""
@@ -43,19 +42,19 @@ def launch_reasons(claim: NodeClaim, decided: PlannedClaim | Recorded | None) ->
     if claim.plan.requests:
         yield "needs " + ", ".join(f"{name} {text}" for name, text in format_resources(claim.plan.requests).items())
     yield from (f"because {reason}" for reason in claim.plan.reasons)
-    if not isinstance(decided, Recorded):
+    if not record_id:
         yield "its decision is not among the records that are kept"
         return
-    if isinstance(decided.record, SchedulingRecord):
-        planned = next((item for item in decided.record.plan.node_claims if item.name == claim.name), None)
+    if isinstance(decided, SchedulingRecord):
+        planned = next((item for item in decided.plan.node_claims if item.name == claim.name), None)
         if planned is not None:
-            account = ClaimAccounts(compile_snapshot(decided.record.snapshot)).of(planned)
+            account = ClaimAccounts(compile_snapshot(decided.snapshot)).of(planned)
             yield account.pool
             yield account.types
             yield account.price
             yield from (f"not {cheaper}" for cheaper in account.cheaper)
-    elif isinstance(decided.record, DisruptionRecord):
-        for command in decided.record.decision.commands:
+    elif isinstance(decided, Decision):
+        for command in decided.commands:
             if command.replacements:
                 yield f"to replace {', '.join(command.nodes)}: {command.detail}"
     if claim.plan.relies_on_estimate:
@@ -106,8 +105,9 @@ def command_entry(command: DisruptionCommand, claim: NodeClaim) -> HistoryEntry:
     )
 
 
-def entries_of_node(node: str, record_id: str, decided: Decision, recorded: Recorded) -> Iterator[HistoryEntry]:
+def entries_of_node(node: str, record_id: str, recorded: RecordedDecision) -> Iterator[HistoryEntry]:
     """The entries of a recorded decision about a node."""
+    decided = recorded.decision or Decision()
     for command in decided.commands:
         if node in command.nodes:
             yield HistoryEntry(
@@ -125,7 +125,7 @@ def _proposal_text(command: DisruptionProposal) -> str:
     return f"{command.detail}; saves ${command.savings_hourly:.4f}/h, moves {command.moved} pods"
 
 
-def entries_of_pool(name: str, record_id: str, recorded: Recorded) -> Iterator[HistoryEntry]:
+def entries_of_pool(name: str, record_id: str, recorded: RecordedDecision) -> Iterator[HistoryEntry]:
     """The launches of a decision in a pool, and why other claims passed the pool over."""
     mine = [claim for claim in recorded.outline.claims if claim.node_pool == name]
     if mine:
@@ -135,11 +135,10 @@ def entries_of_pool(name: str, record_id: str, recorded: Recorded) -> Iterator[H
         pods = sum(claim.pods for claim in mine)
         what = f"launched {launched} for {pods} pods at ${hourly:.4f}/h"
         yield HistoryEntry(rfc3339_or_empty(recorded.outline.at), what, (), record_id)
-    decided: Plan | None = recorded.record.plan if isinstance(recorded.record, SchedulingRecord) else None
-    if decided is not None:
+    if recorded.plan is not None:
         passed = {
             reason
-            for claim in decided.node_claims
+            for claim in recorded.plan.node_claims
             if claim.node_pool != name
             for reason in claim.reasons
             if f"pool {name}" in reason
@@ -203,7 +202,8 @@ class HistoryReader:
         self._sources = sources
         self._claims = {claim.name: claim for claim in sources.state.claims(sources.cluster)}
         self._commands = sources.state.commands(sources.cluster)
-        self._opened: dict[str, Recorded | None] = {}
+        self._opened: dict[str, RecordedDecision] = {}
+        self._read: dict[str, Recorded] = {}
         self._unseen: list[str] = []
 
     def pod(self, name: str) -> History:
@@ -241,8 +241,9 @@ class HistoryReader:
 
     def _recorded_claim(self, name: str) -> History | None:
         """A claim that only records know any more, or a node by whose name table `state` does not look."""
-        for _, recorded in self._recent_records():
-            for claim in recorded.snapshot.claims if recorded.snapshot is not None else ():
+        for record_id, recorded in self._recent_records():
+            snapshot = self._whole(record_id).snapshot
+            for claim in snapshot.claims if snapshot is not None else ():
                 if name not in _names_of(claim):
                     continue
                 if self._kept(claim.name) is not None:
@@ -307,7 +308,7 @@ class HistoryReader:
             rfc3339_or_empty(claim.created_at),
             f"decided to launch {claim.name} of pool {claim.plan.node_pool}"
             + (f" tier {claim.plan.tier}" if claim.plan.tier else ""),
-            tuple(launch_reasons(claim, decided)),
+            tuple(launch_reasons(claim, record_id, decided)),
             record_id,
         )
         if claim.instance_id:
@@ -324,20 +325,22 @@ class HistoryReader:
         status = claim_status(claim, self._sources.now if at is None else at)
         yield HistoryEntry(rfc3339_or_empty(claim.changed_at), status)
 
-    def _decision_of(self, claim: NodeClaim) -> tuple[str, PlannedClaim | Recorded | None]:
-        """The record of the decision that made a claim: looked for backwards from when the claim was written."""
+    def _decision_of(self, claim: NodeClaim) -> tuple[str, SchedulingRecord | Decision | None]:
+        """The decision that made a claim: looked for backwards from when the claim was written.
+
+        None where it is not kept, or this version cannot read it.
+        """
         ids = self._sources.records.ids(self._sources.cluster, claim.created_at - _LATE_S, claim.created_at + 1)
         of_disruption = claim.cause.event_id.endswith("/disruption")
         for record_id in reversed(ids):
             if is_disruption(record_id) != of_disruption:
                 continue
-            recorded = self._open(record_id)
-            if recorded is None:
-                continue
+            decided = self._open(record_id)
             if of_disruption:
-                return record_id, recorded
-            if any(outlined.name == claim.name for outlined in recorded.outline.claims):
-                return record_id, recorded
+                return record_id, decided.decision
+            if any(outlined.name == claim.name for outlined in decided.outline.claims):
+                record = self._whole(record_id).record
+                return record_id, record if isinstance(record, SchedulingRecord) else None
         return "", None
 
     def _disruption_entries(self, claim: NodeClaim) -> Iterator[HistoryEntry]:
@@ -346,13 +349,13 @@ class HistoryReader:
             if claim.name in command.busy:
                 yield command_entry(command, claim)
         for record_id, recorded in self._recent_records():
-            if claim.node_name and isinstance(recorded.record, DisruptionRecord):
-                yield from entries_of_node(claim.node_name, record_id, recorded.record.decision, recorded)
+            if claim.node_name:
+                yield from entries_of_node(claim.node_name, record_id, recorded)
 
-    def _pod_entries(self, key: str, record_id: str, recorded: Recorded) -> Iterator[HistoryEntry]:
-        if not isinstance(recorded.record, SchedulingRecord):
+    def _pod_entries(self, key: str, record_id: str, recorded: RecordedDecision) -> Iterator[HistoryEntry]:
+        if recorded.plan is None:
             return
-        decided, at = recorded.record.plan, rfc3339_or_empty(recorded.outline.at)
+        decided, at = recorded.plan, rfc3339_or_empty(recorded.outline.at)
         for claim in decided.node_claims:
             if key in {pod.key for pod in claim.pods}:
                 yield HistoryEntry(at, f"planned onto a new node, claim {claim.name}", tuple(claim.reasons), record_id)
@@ -364,28 +367,37 @@ class HistoryReader:
                 if entry.pod.key == key:
                     yield HistoryEntry(at, words, (entry.message,), record_id)
 
-    def _recent_records(self) -> Iterator[tuple[str, Recorded]]:
+    def _recent_records(self) -> Iterator[tuple[str, RecordedDecision]]:
         """The records within the time asked for, newest first, at most MOST_RECORDS."""
         ids = self._sources.records.ids(
             self._sources.cluster, self._sources.now - self._sources.since_s, self._sources.now
         )
         for record_id in reversed(ids[-MOST_RECORDS:]):
-            recorded = self._open(record_id)
-            if recorded is not None:
-                yield record_id, recorded
+            yield record_id, self._open(record_id)
         if len(ids) > MOST_RECORDS:
             oldest = rfc3339(written_at(ids[-MOST_RECORDS]))
             self._add_note(f"of {len(ids)} decisions only the newest {MOST_RECORDS} were opened, since {oldest}")
 
-    def _open(self, record_id: str) -> Recorded | None:
-        """A record, once; one of a version that cannot be read is noted, and its outline used."""
+    def _open(self, record_id: str) -> RecordedDecision:
+        """A decision, read once; one of a version that cannot be read is noted, and its outline used."""
         if record_id not in self._opened:
             self._sources.progress(f"reading {record_id}")
-            recorded = read(self._sources.records.document(record_id), record_id)
-            if recorded.record is None:
-                self._add_note(f"record {record_id}: {recorded.problem}")
+            recorded = read_decision(self._sources.records.stored(record_id), record_id)
+            self._note_problem(record_id, recorded.problem)
             self._opened[record_id] = recorded
         return self._opened[record_id]
+
+    def _whole(self, record_id: str) -> Recorded:
+        """A record with its snapshot, read once; one of a version that cannot be read is noted."""
+        if record_id not in self._read:
+            recorded = read(self._sources.records.document(record_id), record_id)
+            self._note_problem(record_id, recorded.problem)
+            self._read[record_id] = recorded
+        return self._read[record_id]
+
+    def _note_problem(self, record_id: str, problem: str) -> None:
+        if problem:
+            self._add_note(f"record {record_id}: {problem}")
 
     def _add_note(self, text: str) -> None:
         if text not in self._unseen:

@@ -133,21 +133,23 @@ def _write(folder: Path, migration: Migration, cost: MigrationCost | None, regio
 
 def _settings_text(migration: Migration, region: str) -> str:
     """The settings for shiplap.yaml: the Region, and the cluster's entry."""
-    settings: dict[str, Any] = {"name": migration.cluster, "manifests": "manifests"}
-    if migration.claim_rules:
-        settings["claimRules"] = msgspec.to_builtins(migration.claim_rules)
+    asked = {key: value for key, value in msgspec.to_builtins(_settings(migration)).items() if value}
+    entry = {"name": migration.cluster, "manifests": "manifests", **asked}
+    return msgspec.yaml.encode({"region": region or "REGION", "clusters": [entry]}).decode()
+
+
+def _settings(migration: Migration) -> MigratedSettings:
     specs = [body["spec"] for body in migration.manifests if body["kind"] == "EC2NodeClass"]
-    if profiles := sorted({spec["instanceProfile"] for spec in specs if spec.get("instanceProfile")}):
-        settings["nodeRoles"] = [f"<role of instance profile {profile}>" for profile in profiles]
-    if migration.join_timeout_s:
-        settings["joinTimeoutSeconds"] = migration.join_timeout_s
-    return msgspec.yaml.encode({"region": region or "REGION", "clusters": [settings]}).decode()
+    profiles = sorted({spec["instanceProfile"] for spec in specs if spec.get("instanceProfile")})
+    roles = tuple(f"<role of instance profile {profile}>" for profile in profiles)
+    return MigratedSettings(migration.claim_rules, roles, migration.join_timeout_s or None)
 
 
 class MigratedSettings(Printed, frozen=True):
-    """What shiplap.yaml gets."""
+    """What the cluster's entry in shiplap.yaml gets; the roles of instance profiles are the user's to fill in."""
 
     claim_rules: tuple[ClaimRule, ...]
+    node_roles: tuple[str, ...]
     join_timeout_s: int | None = msgspec.field(name="joinTimeoutSeconds")
 
 
@@ -169,7 +171,7 @@ def _document(migration: Migration, cost: MigrationCost | None) -> MigrationDocu
         origin=migration.origin,
         cluster=migration.cluster,
         manifests=tuple(dict(each) for each in migration.manifests),
-        settings=MigratedSettings(migration.claim_rules, migration.join_timeout_s or None),
+        settings=_settings(migration),
         findings=migration.findings,
         summary=dict(counts_by_match(migration.findings)),
         steps=migration.steps,

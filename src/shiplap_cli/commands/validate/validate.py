@@ -104,7 +104,7 @@ def validate(
     emit(answer, output, lambda: _lines(report, warnings, judged.files))
     if problems:
         fail(
-            f"{counted(len(problems), 'problem')} in {counted(report.checked, 'manifest')}"
+            f"{counted(len(problems), 'problem')} in {', '.join(_looked_at(report, judged.files))}"
             f"{_also_refused(report.problems, judged.files)}"
         )
         return 2
@@ -173,15 +173,13 @@ def _problem_document(problem: InvalidInput) -> _Problem:
 
 def _lines(report: ManifestReport, warnings: Sequence[InvalidInput], settings: Sequence[Path]) -> Text:
     """One line per problem, `file:line: document: field: reason`, as compilers print theirs and editors follow."""
-    lines = [*map(str, report.problems), *map(_warning_line, warnings)]
+    lines = [*map(str, report.problems), *(warning.as_warning for warning in warnings)]
     if not report.problems:
         skipped = f"; passed over {counted_skips(report.skipped)}" if report.skipped else ""
         warned = f", {counted(len(warnings), 'warning')}" if warnings else ""
-        manifests = counted(report.checked - len(settings), "manifest")
-        lines.append(f"{', '.join([*map(str, settings), manifests])} valid{warned}{skipped}")
+        lines.append(f"{', '.join(_looked_at(report, settings))} valid{warned}{skipped}")
     return Text("\n".join(lines))
 
 
-def _warning_line(warning: InvalidInput) -> str:
-    document = f"{warning.document}: " if warning.document else ""
-    return f"{warning.source}:{warning.line}: warning: {document}{warning.what}"
+def _looked_at(report: ManifestReport, settings: Sequence[Path]) -> list[str]:
+    return [*map(str, settings), counted(report.checked - len(settings), "manifest")]

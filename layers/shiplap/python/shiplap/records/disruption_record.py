@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,7 @@ from shiplap.policies.registry import disruption_inputs
 from shiplap.records import scheduling_record as scheduling
 from shiplap.records.record_chunks import names_chunks
 from shiplap.records.scheduling_record import SchedulingRecord, written_at
+from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 
@@ -211,6 +212,15 @@ class Recorded(msgspec.Struct, frozen=True):
         return self.record.snapshot if self.record is not None else None
 
 
+class RecordedDecision(msgspec.Struct, frozen=True):
+    """A record without its snapshot: the plan or the decision to disrupt, none where `problem` says why not."""
+
+    outline: Outline
+    plan: Plan | None = None
+    decision: Decision | None = None
+    problem: str = ""
+
+
 class _Parts(msgspec.Struct, frozen=True):
     """The decision of a record, left as it is written."""
 
@@ -267,27 +277,62 @@ def read(document: bytes, source: str) -> Recorded:
     Raises:
         InvalidInput: it is no record at all; names `source`.
     """
+    found = _open(document, source)
+    if names_chunks(found.loose):
+        problem = "parts of it are stored beside it: read it by its id"
+        return Recorded(found.outline, found.version, found.written, None, problem, chunked=True)
+    unpack = _unpacked if found.of_disruption else scheduling.unpacked
+    try:
+        return Recorded(found.outline, found.version, found.written, unpack(found.plain))
+    except msgspec.DecodeError as error:
+        return Recorded(found.outline, found.version, found.written, None, _unreadable(found, error))
+
+
+def read_decision(stored: bytes, source: str) -> RecordedDecision:
+    """The decision of a record as it is stored, of either kind and of any version; its snapshot is not decoded.
+
+    Raises:
+        InvalidInput: it is no record at all; names `source`.
+    """
+    found = _open(stored, source)
+    try:
+        if found.of_disruption:
+            return RecordedDecision(found.outline, decision=msgspec.msgpack.decode(found.written, type=Decision))
+        return RecordedDecision(found.outline, msgspec.msgpack.decode(found.written, type=Plan))
+    except msgspec.DecodeError as error:
+        return RecordedDecision(found.outline, problem=_unreadable(found, error))
+
+
+class _Opened(NamedTuple):
+    plain: bytes
+    loose: dict[str, Any]
+    version: str
+    written: bytes
+    of_disruption: bool
+
+    @property
+    def outline(self) -> Outline:
+        return _outline(self.loose, of_disruption=self.of_disruption)
+
+
+def _open(document: bytes, source: str) -> _Opened:
+    """Raises InvalidInput."""
     try:
         plain = zlib.decompress(document)
-        written_parts = _PARTS.decode(plain)
+        parts = _PARTS.decode(plain)
         loose = msgspec.msgpack.decode(plain)
     except (zlib.error, msgspec.DecodeError) as error:
         raise InvalidInput(source, f"not a recorded decision: {error}") from error
-    of_disruption = bool(bytes(written_parts.decision))
-    written = bytes(written_parts.decision if of_disruption else written_parts.plan)
+    of_disruption = bool(bytes(parts.decision))
+    written = bytes(parts.decision if of_disruption else parts.plan)
     if not written or not isinstance(loose.get("snapshot"), dict):
         raise InvalidInput(source, "not a recorded decision: it holds no snapshot with a plan or commands")
-    outline = _outline(loose, of_disruption=of_disruption)
-    if names_chunks(loose):
-        problem = "parts of it are stored beside it: read it by its id"
-        return Recorded(outline, written_parts.version, written, None, problem, chunked=True)
-    unpack = _unpacked if of_disruption else scheduling.unpacked
-    try:
-        return Recorded(outline, written_parts.version, written, unpack(plain))
-    except msgspec.DecodeError as error:
-        by = f"version {written_parts.version}" if written_parts.version else "a version that did not say which"
-        problem = f"it was written by {by} and {__version__} cannot read it: {error}"
-        return Recorded(outline, written_parts.version, written, None, problem)
+    return _Opened(plain, loose, parts.version, written, of_disruption)
+
+
+def _unreadable(found: _Opened, error: msgspec.DecodeError) -> str:
+    by = f"version {found.version}" if found.version else "a version that did not say which"
+    return f"it was written by {by} and {__version__} cannot read it: {error}"
 
 
 def outline_with(document: bytes, written: bytes) -> Outline:
