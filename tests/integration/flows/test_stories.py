@@ -9,11 +9,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from shiplap.errors import StoreError
 from shiplap.flows.messages import PodsPending
 from shiplap.records import scheduling_record as records
 from shiplap.records.scheduling_record import encode
 from shiplap_cli.commands.explain.history import MOST_RECORDS, History, HistoryReader, HistorySources, lacks_place
 from shiplap_cli.commands.explain.history_options import history_page
+from shiplap_lab.fakes.stores import FakeRecorder
 from tests.integration.flows.disrupted import oversized
 from tests.integration.flows.stage import Stage, share
 
@@ -108,6 +110,21 @@ def test_what_nothing_was_launched_for() -> None:
     assert (nobody.state, lacks_place(nobody)) == ("no decision of this time spoke of it", True)
     stage.clock.advance(3600)
     assert teller(stage, since_s=60).pod("huge-000").entries == ()
+
+
+def test_inputs_of_decisions_are_read_for_launches_only() -> None:
+    stage = Stage()
+    stage.recorder.least_bytes = 0
+    stage.add_pods(1)
+    stage.add_pods(1, cpu="9000", prefix="huge")
+    stage.schedule()
+    told = lines(teller(stage).pod("huge-000"))
+    without_chunks = FakeRecorder()
+    without_chunks.records = stage.recorder.records
+    stage.recorder = without_chunks
+    assert lines(teller(stage).pod("huge-000")) == told
+    with pytest.raises(StoreError, match=r"chunk .* is gone"):
+        teller(stage).pod("web-000")
 
 
 def test_a_node_that_is_taken_away() -> None:
