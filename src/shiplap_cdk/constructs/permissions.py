@@ -162,6 +162,7 @@ def catalog(targets: PolicyTargets) -> Statements:
         _allow("ReadRehearsals", ["s3:GetObject"], [_objects(targets, REHEARSALS_PREFIX)]),
         *_manifests(targets, "s3:GetObject"),
         _allow("KeepStatus", ["s3:GetObject", "s3:PutObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
+        _publish(targets),
         *_policies(targets, "catalog"),
         *_clusters(targets),
     ]

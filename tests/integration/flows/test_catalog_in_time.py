@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shiplap.errors import AwsError, AwsUnavailable
+from shiplap.errors import AwsError, AwsUnavailable, StoreError
 from shiplap.flows.catalog import entry
 from shiplap.flows.catalog.entry import INSPECTING_S, LEAST_REFRESH_S, RESERVE_S
 from shiplap.flows.catalog.inspect import INSPECTION_S
 from shiplap.flows.catalog.inspections import SILENT_CLUSTERS, STORE_S
 from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import counted_errors
+from shiplap.flows.messages import MANIFESTS_CHANGED, POD_PENDING
 from shiplap.flows.optional.optional_calls import NO_ANSWER, OptionalCalls
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
@@ -27,7 +28,7 @@ from shiplap.settings import ClusterSettings, ResourceNames, Settings
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.faults import Crash, Faults, Hang
 from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
-from shiplap_lab.fakes.signals import FakeMeter
+from shiplap_lab.fakes.signals import FakeBus, FakeMeter
 from shiplap_lab.fakes.stores import FakeCatalog, FakeStatus
 from tests.bounded_calls import run_by
 from tests.builders.pools import family_pool
@@ -84,6 +85,7 @@ class World(SharedInstall):
         self.does: dict[tuple[str, str], Callable[[], Any]] = {}
         self.contexts: dict[str, FlowContext] = {}
         self.stages: dict[str, Stage] = {}
+        self.bus = FakeBus(self.faults)
         super().__init__("catalog", self)  # type: ignore[arg-type]
         self.meter: FakeMeter = FakeMeter()  # type: ignore[assignment]
         self.optional = OptionalCalls(run_by(self.clock))  # type: ignore[arg-type]
@@ -100,7 +102,8 @@ class World(SharedInstall):
             manifests = Manifests(node_pools=pools, node_classes=items)
             settings.append(replace(stage.settings, name=name, region=region, manifests=manifests))
             compute = SlowCompute(self, name)
-            self.contexts[name] = replace(stage.context, compute=compute, optional=self.optional, meter=self.meter)
+            ports = {"compute": compute, "optional": self.optional, "meter": self.meter, "bus": self.bus}
+            self.contexts[name] = replace(stage.context, **ports)
             self.stores.setdefault(region, FakeCatalog(replace(catalog(), region=region)))
         self.settings = Settings(tuple(settings))
 
@@ -163,6 +166,10 @@ def hang() -> None:
     raise Hang("AWS")
 
 
+def refuse() -> None:
+    raise AwsError("denied", code="UnauthorizedOperation")
+
+
 EUROPE, AMERICA = "eu-west-1", "us-east-1"
 
 
@@ -208,6 +215,37 @@ def test_what_is_done_is_stored_before_the_time_is_over() -> None:
     assert STORE_S == 10.0
 
 
+def test_of_each_cluster_with_news_the_functions_are_told_once_it_is_stored() -> None:
+    """A status that waited for the sweep would come a minute later. Nobody is told that all is as it was."""
+    world = World(("a", EUROPE), ("b", AMERICA))
+
+    def told() -> list[str]:
+        world.bus.events.clear()
+        world.run()
+        hints = [event.detail for event in world.bus.of_type(POD_PENDING)]
+        assert all(hint["reason"] == MANIFESTS_CHANGED and not hint["pods"] for hint in hints)
+        return [hint["cluster"] for hint in hints]
+
+    assert told() == ["a", "b"]
+    world.clock.advance(300)
+    assert told() == []
+    world.edit("b", "class-001")
+    assert told() == ["b"]
+    world.does["a", "class-000"] = refuse  # what could be launched from can be no longer
+    assert told() == ["a"]
+    assert told() == []
+    world.does.clear()
+    assert told() == ["a"]
+
+
+def test_a_hint_that_the_bus_refuses_keeps_no_status_from_being_stored() -> None:
+    world = World(("a", EUROPE))
+    world.faults.on("before", "bus.publish", StoreError("refused"))
+    world.run()
+    assert world.meter.counts["EventsNotPublished"] == 1
+    assert world.known().keys() == world.all_classes()
+
+
 def test_an_edited_class_comes_first() -> None:
     world = World(("a", EUROPE), ("b", EUROPE))
     world.run()
@@ -250,9 +288,6 @@ def test_a_cluster_that_is_refused_or_breaks_an_inspection_costs_only_itself(
 ) -> None:
     def break_down() -> None:
         raise KeyError("odd")
-
-    def refuse() -> None:
-        raise AwsError("denied", code="UnauthorizedOperation")
 
     world = World(("a", EUROPE), ("b", EUROPE), ("c", EUROPE))
     world.does = {("a", "*"): break_down, ("b", "*"): refuse}

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from shiplap.flows.messages import MOST_PODS, NODE_JOINED, NODE_READY, POD_PENDING, RESERVATION_STARTED, rfc3339
+from shiplap.flows.messages import (
+    MANIFESTS_CHANGED,
+    MOST_PODS,
+    NODE_JOINED,
+    NODE_READY,
+    POD_PENDING,
+    RESERVATION_STARTED,
+    rfc3339,
+)
 from shiplap.kubernetes.names import has_no_object
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap.ports import BusEvent
@@ -58,6 +66,11 @@ def inspection_due(cluster: str, now: float) -> BusEvent:
     """EC2NodeClasses are to be inspected now, rather than in a few minutes."""
     detail = {"cluster": cluster, "id": f"{cluster}/inspection/{now:.3f}", "time": rfc3339(now)}
     return BusEvent(INSPECTION_DUE, detail)
+
+
+def inspected(cluster: str, now: float) -> BusEvent:
+    """The hint that an inspection of EC2NodeClasses has news: statuses to write, and perhaps nodes to launch."""
+    return pods_pending(cluster, (), MANIFESTS_CHANGED, now, event_id=f"{cluster}/inspected/{now:.3f}")
 
 
 def node_seen(cluster: str, node: str, provider_id: str, now: float, *, ready: bool, event_id: str) -> BusEvent:

@@ -27,7 +27,7 @@ TURN_MISSED = "TurnMissed"
 """Why a cluster is told of again for which an invocation had no time left: it is to be swept."""
 
 MANIFESTS_CHANGED = "ManifestsChanged"
-"""Why pods may get nodes now that could not before: somebody has edited a NodePool, say."""
+"""Why pods may get nodes now that could not before: somebody has edited a NodePool, or an EC2NodeClass is inspected."""
 
 RESERVATION_STARTED = "CapacityReservationStarted"
 """Why nodes may be launched now that could not before: what is known of capacity reservations is asked for anew."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 
-from shiplap.flows import cluster_metrics
+from shiplap.flows import claim_events, cluster_metrics
 from shiplap.flows.catalog.inspect import due_classes, inspect, is_silent, waits_since
 from shiplap.flows.context import FlowContext
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, is_news
 from shiplap.ports import Clock, StatusStore
 from shiplap.settings import ClusterSettings
 
@@ -33,7 +33,7 @@ def inspect_all(
     *,
     until: float = inf,
 ) -> InstallStatus:
-    """Look at the EC2NodeClasses of every cluster whose Region has a catalogue, and store what is found.
+    """Look at the EC2NodeClasses of every cluster whose Region has a catalogue, store what is found, and tell of news.
 
     Clusters come in the order in which they have waited. A cluster is left once AWS does not answer, and a Region once
     it does not answer for SILENT_CLUSTERS of them. What is left keeps its status and is first the next time.
@@ -52,7 +52,7 @@ def inspect_all(
     served.sort(key=lambda item: (waits_since(item[0], known.get(item[0].name)), item[0].name))
     for settings, context in served:
         cluster_metrics.measure_catalog(catalogs[settings.region], context.clock.now(), context.meter)
-    found, silent = _Findings(store, {settings.name for settings, _ in contexts}), Counter[str]()
+    found, silent = _Findings(store, {settings.name: context for settings, context in contexts}), Counter[str]()
     for place, (settings, context) in enumerate(served):
         now, status = context.clock.now(), known.get(settings.name)
         if silent[settings.region] < SILENT_CLUSTERS and not (place and now >= until):
@@ -97,13 +97,13 @@ def _fell_silent(status: ClusterStatus | None, since: float) -> bool:
 
 
 class _Findings:
-    """Statuses that were found, and are stored together.
+    """Statuses that were found, and are stored together; then the functions are told which clusters have news.
 
     The stored status is read again each time: another invocation may have inspected other clusters.
     """
 
-    def __init__(self, store: StatusStore, clusters: Collection[str]) -> None:
-        self._store, self._clusters = store, clusters
+    def __init__(self, store: StatusStore, contexts: Mapping[str, FlowContext]) -> None:
+        self._store, self._contexts = store, contexts
         self._unstored: dict[str, ClusterStatus] = {}
         self._due_at = inf
 
@@ -119,8 +119,12 @@ class _Findings:
         stored = self._store.load()
         if not self._unstored:
             return stored
-        kept = {item.cluster: item for item in stored.clusters if item.cluster in self._clusters} | self._unstored
+        before = {item.cluster: item for item in stored.clusters if item.cluster in self._contexts}
+        kept = before | self._unstored
         status = InstallStatus(tuple(kept[name] for name in sorted(kept)))
         self._store.save(status)
+        for name in sorted(name for name, found in self._unstored.items() if is_news(found, before.get(name))):
+            context = self._contexts[name]
+            context.publish(claim_events.inspected(name, context.clock.now()))
         self._unstored, self._due_at = {}, inf
         return status

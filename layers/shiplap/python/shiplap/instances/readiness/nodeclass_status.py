@@ -151,6 +151,15 @@ class InstallStatus(_Shown, frozen=True):
     clusters: tuple[ClusterStatus, ...] = ()
 
 
+def is_news(found: ClusterStatus, before: ClusterStatus | None) -> bool:
+    """Return True if an inspection has found more than that all is as it was."""
+    known = {item.name: item for item in before.node_classes} if before is not None else {}
+    return any(
+        item.name not in known or msgspec.structs.replace(known[item.name], checked_at=item.checked_at) != item
+        for item in found.node_classes
+    )
+
+
 def manifest_digest(node_class: EC2NodeClass) -> str:
     """Twelve hexadecimal digits that change with everything a user can write into an EC2NodeClass."""
     written = (node_class.metadata.name, node_class.metadata.annotations, node_class.spec)
