@@ -174,6 +174,22 @@ def test_a_command_whose_replacement_never_comes_is_undone() -> None:
     assert old.state is ClaimState.INITIALIZED
 
 
+def test_a_command_waits_for_as_long_as_an_instance_may_take_to_join() -> None:
+    """Nodes that take longer than most would never be replaced."""
+    stage = oversized()
+    stage.settings = msgspec.structs.replace(stage.settings, join_timeout_s=3600)
+    stage.disrupt()
+    stage.clock.advance(60)
+    stage.disrupt()
+    stage.sweep()
+    stage.clock.advance(READY_S)
+    assert stage.disrupt().undone == ()
+    assert len(stage.tainted()) == 1
+    stage.clock.advance(3600 - READY_S)
+    assert len(stage.disrupt().undone) == 1
+    assert stage.tainted() == []
+
+
 def test_after_a_command_was_given_up_its_node_rests_longer_each_time() -> None:
     stage = oversized()
     stage.broken |= {f"i-{number:017x}" for number in range(2, 100)}

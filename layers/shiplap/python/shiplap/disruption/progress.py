@@ -18,7 +18,9 @@ from shiplap.errors import ConditionFailed
 from shiplap.manifests.nodeclaim import FINAL, GOING_FOR_GOOD, SCHEMA, ClaimState, NodeClaim
 
 READY_S = 15 * 60.0
-"""How long replacements may take until they are initialised, in seconds, before a command is undone."""
+"""How long replacements may take until they are initialised, in seconds, before a command is undone; longer where
+instances may take longer to join.
+"""
 
 FORGET_AFTER_S = 7 * 24 * 3600.0
 """How long a command is kept after it ended, in seconds."""
@@ -116,7 +118,9 @@ class CommandStep(msgspec.Struct, frozen=True):
     spared: tuple[str, ...] = ()
 
 
-def next_step(command: DisruptionCommand, claims: Mapping[str, NodeClaim], now: float) -> CommandStep:
+def next_step(
+    command: DisruptionCommand, claims: Mapping[str, NodeClaim], now: float, ready_s: float = READY_S
+) -> CommandStep:
     """The step that the states of the claims allow; without changes when there is nothing to do.
 
     A target that leaves on its own (an interruption, a person) needs no command any more and delays no other target.
@@ -127,6 +131,7 @@ def next_step(command: DisruptionCommand, claims: Mapping[str, NodeClaim], now: 
         command: one that is not over.
         claims: those of the command, by name; a deleted claim is over.
         now: epoch seconds.
+        ready_s: for how long it waits for its replacements, in seconds.
     """
     if command.state is CommandState.REMOVING or _has_begun_to_empty(command, claims):
         return _remove(command, claims, now)
@@ -143,8 +148,8 @@ def next_step(command: DisruptionCommand, claims: Mapping[str, NodeClaim], now: 
     if not failed and all(claims[name].state is ClaimState.INITIALIZED for name in command.replacements):
         if all(claims[name].state is ClaimState.DISRUPTING for name in staying):
             return CommandStep(CommandState.REMOVING, _moves_to(staying, claims, ClaimState.DRAINING))
-    elif now >= command.created_at + READY_S:
-        return _undo(command, staying, claims, f"its replacements were not initialized within {READY_S:.0f} s")
+    elif now >= command.created_at + ready_s:
+        return _undo(command, staying, claims, f"its replacements were not initialized within {ready_s:.0f} s")
     return CommandStep(CommandState.WAITING, _moves_to(staying, claims, ClaimState.DISRUPTING))
 
 

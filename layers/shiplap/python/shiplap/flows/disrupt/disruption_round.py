@@ -124,6 +124,7 @@ class _Round:
         paired, _ = pair(nodes, tuple(self._claims.values()))
         self._nodes = {node.metadata.name: node for node in nodes if node.metadata.name in paired}
         self._policies = ActivePolicies.of(settings, context)
+        self._ready_s = max(READY_S, float(settings.join_timeout_s))
         self._given_up: set[str] = set()
         self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
         self._again_in_s = 0.0
@@ -197,7 +198,7 @@ class _Round:
         if command.newer:
             return command
         now = self._context.clock.now()
-        step = self._second_look(command, next_step(command, self._claims, now), now)
+        step = self._second_look(command, next_step(command, self._claims, now, self._ready_s), now)
         for name, to in step.moves:
             self._move(self._claims[name], to, str(command.reason), now)
         if step.to is not CommandState.UNDONE:
@@ -222,7 +223,7 @@ class _Round:
             return step
         going = [self._claims[name] for name, _ in step.moves]
         nodes = [self._nodes[claim.node_name] for claim in going if claim.node_name in self._nodes]
-        if not all(map(is_cordoned, nodes)) and now < command.created_at + READY_S:
+        if not all(map(is_cordoned, nodes)) and now < command.created_at + self._ready_s:
             return CommandStep(CommandState.WAITING)
         against = objections(self._settings, command.reason, going, self._nodes, self._context, self._policies)
         return reconsider_step(command, step, self._claims, against)
