@@ -11,7 +11,7 @@ from threading import Event, Thread
 from typing import Any
 
 from shiplap.aws import tags
-from shiplap.errors import ClusterUnreachable, ObjectConflict, ObjectNotFound
+from shiplap.errors import ClusterError, ClusterUnreachable, ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.labels import NORMALIZED, ZONE, ZONE_ID
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_lab.api_server.stored_pods import condition
@@ -118,6 +118,8 @@ class Joiner:
         except ObjectConflict:
             if not self._is_of(machine.node_name, item):
                 return  # the Node of whoever had the address before: the next poll tries again
+        except ClusterError:
+            return  # an admission policy refuses it: a kubelet tries again
         driver = {
             "name": DRIVER,
             "nodeID": item.id,

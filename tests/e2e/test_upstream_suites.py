@@ -14,7 +14,7 @@ import pytest
 
 from shiplap.aws.tags import CLUSTER
 from shiplap.disruption.repair.repair_policies import RepairPolicy
-from shiplap.errors import TooManyRequests
+from shiplap.errors import ClusterError, TooManyRequests
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.machines import NodeResources
 from shiplap_lab.emulated_ec2.control import EmulatedInstance
@@ -31,8 +31,11 @@ from tests.e2e.upstream.outcomes import (
     KeptOutcomes,
     Outcome,
     UpstreamTest,
+    Verdicts,
 )
 from tests.e2e.upstream.suites import FunctionUsage
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "developers" / "conformance.md"
 
 
 def ended(suite: str = "regression", **numbers: int) -> list[Outcome]:
@@ -140,6 +143,25 @@ def test_what_has_ended_is_kept_and_the_last_outcome_counts(tmp_path: Path) -> N
     }
 
 
+def test_the_last_verdict_on_each_test_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.txt"
+    path.touch()
+    first, second = ended(failed=1)[0], ended("ami", passed=1)[0]
+    for outcome in (first, second, first._replace(verdict=DIFFERENT)):
+        Verdicts(path).note(outcome)
+    assert Verdicts(path).all() == {first.test: DIFFERENT, second.test: PASSED}
+    assert path.read_text() == "ami  passed  passed 0\nregression  deliberate difference  failed 0\n"
+
+
+def test_the_page_counts_the_verdicts_that_are_noted() -> None:
+    """Of each suite the page says how many tests apply, passed, differ and failed when they were played last."""
+    noted = Verdicts(suites.VERDICTS).all()
+    for suite in {test.suite for test in noted}:
+        of_suite = [verdict for test, verdict in noted.items() if test.suite == suite]
+        counts = " | ".join(str(of_suite.count(verdict)) for verdict in (PASSED, DIFFERENT, FAILED))
+        assert re.search(rf"^\| `{suite}` \| \d+ \| {counts} \|$", PAGE.read_text(), re.MULTILINE), (suite, counts)
+
+
 def test_a_part_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tests = [UpstreamTest("storage", name) for name in "abcd"]
     ran: list[UpstreamTest] = []
@@ -190,6 +212,34 @@ def test_only_tests_of_it_terminate_first() -> None:
     other = UpstreamTest("disruption", "Drift Budgets should respect budgets for empty drift")
     assert karpenter_install.settings_of(first)["disruption"] == {"terminateFirstSeconds": 600}
     assert "disruption" not in karpenter_install.settings_of(other)
+
+
+def test_only_the_test_of_a_node_that_never_registers_gives_it_up_before_the_test_gives_up() -> None:
+    name = "Drift Failure should not disrupt a drifted node if the replacement node never registers"
+    assert karpenter_install.settings_of(UpstreamTest("disruption", name))["joinTimeoutSeconds"] == 540
+    assert "joinTimeoutSeconds" not in karpenter_install.settings_of(UpstreamTest("disruption", "Drift should x"))
+
+
+def test_a_node_that_admission_refuses_keeps_no_other_from_joining() -> None:
+    server = ApiServer(FakeClock())
+
+    def create(plural: str, body: dict[str, Any]) -> Any:
+        if body["metadata"]["name"] == "ip-1":
+            raise ClusterError("denied request")
+        return server.create(plural, body)
+
+    machines = [
+        EmulatedInstance(
+            id=f"i-{number}", instance_type="m5.large", zone="us-east-1a", capacity_type="on-demand", ami="ami-1",
+            state="running", launched_at=0.0, private_dns=f"ip-{number}", private_ip=f"10.0.0.{number}",
+            subnet_id="subnet-1", instance_profile="", tags={CLUSTER: "real"}, user_data="",
+        )
+        for number in (1, 2)
+    ]  # fmt: skip
+    ec2: Any = SimpleNamespace(instances=lambda: machines)
+    api: Any = SimpleNamespace(create=create)
+    Joiner(api, ec2, "real", lambda *_: NodeResources({}, {}), "v1.36.3", 1.0)._agree()
+    assert [node["metadata"]["name"] for node in server.list("nodes").items] == ["ip-2"]
 
 
 def test_tests_of_reboots_find_a_policy_that_reboots_for_their_condition() -> None:

@@ -21,6 +21,8 @@ REBOOTED = "AcceleratedHardwareReady"
 
 _REBOOT_POLICY = {"condition": REBOOTED, "reason": ".*XID46.*", "tolerated": "10m", "action": "Reboot"}
 _TERMINATE_FIRST_S = 600
+_GIVEN_UP_S = 540
+"""Karpenter gives a replacement up after ten minutes, and the test waits for eleven."""
 _RESERVED_ENIS = "CNITests should set maxPods when reservedENIs is set"
 
 
@@ -34,6 +36,8 @@ def settings_of(test: UpstreamTest) -> dict[str, Any]:
         settings["minValuesPolicy"] = _min_values_policy(test)
         if test.name == _RESERVED_ENIS:
             settings["reservedENIs"] = 1
+    if test.name.endswith(" never registers"):
+        settings["joinTimeoutSeconds"] = _GIVEN_UP_S
     if test.name.startswith("Reboot "):
         settings["repairPolicies"] = [_REBOOT_POLICY]
     if _terminates_first(test):

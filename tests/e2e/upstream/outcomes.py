@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,6 +62,30 @@ class KeptOutcomes:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(outcome) + b"\n")
+
+
+class Verdicts:
+    """The last verdict on each test in a file of the repository, a line each. Runs side by side may note theirs."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def all(self) -> dict[UpstreamTest, str]:
+        """Every verdict that is noted."""
+        return _verdicts(self._path.read_text())
+
+    def note(self, outcome: Outcome) -> None:
+        with self._path.open("r+") as file:
+            flock(file, LOCK_EX)
+            noted = _verdicts(file.read()) | {outcome.test: outcome.verdict}
+            file.seek(0)
+            file.truncate()
+            file.writelines(f"{suite}  {noted[UpstreamTest(suite, name)]}  {name}\n" for suite, name in sorted(noted))
+
+
+def _verdicts(text: str) -> dict[UpstreamTest, str]:
+    read = (line.split("  ", 2) for line in text.splitlines())
+    return {UpstreamTest(suite, name): verdict for suite, verdict, name in read}
 
 
 def not_applicable(module: UpstreamModule) -> dict[str, str]:

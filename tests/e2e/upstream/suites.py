@@ -36,6 +36,7 @@ from tests.e2e.upstream.outcomes import (
     KeptOutcomes,
     Outcome,
     UpstreamTest,
+    Verdicts,
     differences,
     line,
     not_applicable,
@@ -49,6 +50,7 @@ from tests.e2e.world import CLUSTER, World
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parents[2] / "build" / "upstream" / "results"
+VERDICTS = HERE / "verdicts.txt"
 _WATCH_S = 13 * 60.0
 _LIMIT_S = 1200.0
 _LIMITS_S = {"performance": 5400.0, "disruption": 2400.0, "repair": 3600.0}
@@ -152,6 +154,7 @@ class Cluster:
             outcome = _run(world, self._folder, test, limit_s)
         outcome = outcome._replace(cpu_s=usage.cpu_s, peak_mib=usage.peak_mib)
         _kept().add(outcome)  # first: what follows may fail on a busy machine
+        Verdicts(VERDICTS).note(outcome)
         if outcome.verdict != PASSED:
             shutil.copy(world.aws.state / "ministack.log", RESULTS / f"{test.file_name}.functions")
         if not _is_reusable(world, test, outcome):
