@@ -349,6 +349,16 @@ class TestStatuses:
             publish_statuses(stage.settings, stage.context, stage.known, stage.manifest_state)
         assert len(stage.bus.of_type("InspectionDue")) == 2
 
+    def test_a_new_class_does_not_wait_because_another_one_is_inspected(self, stage: LiveStage) -> None:
+        self.minute(stage)
+        (first,) = stage.server.list("ec2nodeclasses").items
+        stage.server.create("ec2nodeclasses", {"metadata": {"name": "other"}, "spec": first["spec"]})
+        for _ in range(2):
+            stage.clock.advance(5)
+            stage.sweep()
+            publish_statuses(stage.settings, stage.context, stage.known, stage.manifest_state)
+        assert len(stage.bus.of_type("InspectionDue")) == 2
+
     def test_writing_them_changes_no_manifest(self, stage: LiveStage) -> None:
         self.minute(stage)
         before = stage.store.load(stage.name)

@@ -39,7 +39,7 @@ STORED_S = 60.0
 """How long a process trusts what it knows of the bucket, in seconds: other processes write there, too."""
 
 INSPECTION_S = 30.0
-"""How often an inspection of new EC2NodeClasses is asked for at most, in seconds."""
+"""How often an inspection of the same new EC2NodeClasses is asked for at most, in seconds."""
 
 NO_NODE_POOL = "the cluster has no NodePool of EC2NodeClasses"
 """Why a cluster without NodePools is suspended. NodeClaims that users have deleted are drained even then."""
@@ -83,7 +83,7 @@ class KnownManifests:
     def __init__(self) -> None:
         self._checked: dict[str, dict[tuple[str, str], CheckedManifest]] = {}
         self._objects: dict[str, tuple[RawObject, ...]] = {}
-        self._asked_at: dict[str, float] = {}
+        self._asked: dict[str, tuple[float, tuple[str, ...]]] = {}
         self._stored: dict[str, tuple[float, LiveManifests]] = {}
         self._buffers: dict[str, tuple[BufferState, ...]] = {}
 
@@ -139,8 +139,9 @@ class KnownManifests:
             inspected = context.within(INSPECTION, context.status).load()
         of_cluster = next((item for item in inspected.clusters if item.cluster == settings.name), None)
         nodes, now = context.within(SHOWN_OBJECTS, context.cluster).nodes(), context.clock.now()
-        if uninspected(live, of_cluster) and now >= self._asked_at.get(settings.name, 0.0) + INSPECTION_S:
-            self._asked_at[settings.name] = now
+        new, (asked_at, asked) = uninspected(live, of_cluster), self._asked.get(settings.name, (0.0, ()))
+        if new and (now >= asked_at + INSPECTION_S or not {*new} <= {*asked}):
+            self._asked[settings.name] = (now, new)
             context.publish(claim_events.inspection_due(settings.name, now))
         buffers = [
             BufferCapacity(item.namespace, item.name, item.replicas, item.new, item.missing, item.reason)
