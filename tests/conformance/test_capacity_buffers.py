@@ -166,6 +166,14 @@ def test_room_on_nodes_that_are_not_there_yet_holds_no_pods_in_place() -> None:
     assert [entry.spec.node_name for entry in kept] == ["node", "node"]
 
 
+def test_each_node_keeps_as_many_pods_as_it_has_room_for() -> None:
+    nodes = [node(name, cpu=cpu) for name, cpu in (("a", "2"), ("b", "1"), ("c", "1"))]
+    plan = given(types=TYPES, nodes=nodes, buffers=[buffer(replicas=4)], templates=[template()])
+    kept = kept_by_buffers(plan.snapshot, plan.plan, {"a", "b", "c"})
+    assert sorted(entry.spec.node_name for entry in kept) == ["a", "a", "b", "c"]
+    assert len({entry.key for entry in kept}) == 4
+
+
 class TestNodesOfBuffers:
     def verdict(self, pool: NodePool) -> Verdict:
         """Of a node whose only use is the room that it keeps."""

@@ -186,6 +186,13 @@ def test_another_node_of_the_pool_is_waited_for(other: Standing, more: dict[str,
     assert why in verdict.blocked("a")
 
 
+@pytest.mark.parametrize("standing", [{}, {"ready": False}, {"state": ClaimState.REGISTERED}])
+def test_no_node_of_another_pool_is_waited_for(standing: dict[str, Any]) -> None:
+    nodes = (*PAIR, old("c", "other"), old("d", "other", **standing))
+    verdict = disrupted(*nodes, pods=BUSY, pools=[full(), full(name="other", allows=None)], types=BOTH)
+    assert verdict.command.nodes == ("a",)
+
+
 def test_a_pod_that_waits_since_a_moment_ago_holds_the_next_node() -> None:
     def waiting(minutes: int) -> Verdict:
         homeless = pod("big", cpu="64", metadata={"creationTimestamp": rfc3339(NOW - 60 * minutes)})

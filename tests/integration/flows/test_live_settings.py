@@ -443,6 +443,7 @@ class TestStatuses:
         reasons = {each["type"]: each["reason"] for each in status["conditions"]}
         assert reasons == {"ReadyForProvisioning": "Resolved", "Provisioning": "FitsExistingCapacity"}
         assert not stage.known.note_buffers(stage.name, None)
+        assert [stage.known.note_buffers(stage.name, ()) for _ in range(2)] == [True, False], "none is left"
 
 
 class TestClaimObjects:

@@ -24,6 +24,8 @@ from shiplap.errors import (
     ResourceVersionGone,
     TooManyRequests,
 )
+from shiplap.kubernetes.request_bodies import eviction_body
+from tests.builders.pods import pod
 
 
 class Answer:
@@ -120,6 +122,14 @@ def test_a_write_says_what_it_holds(content_type: Mapping[str, str], said: str |
     (asked,) = pool.asked
     assert (asked["method"], asked["body"]) == ("PATCH", b'{"a":1}')
     assert asked["headers"]["Content-Type"] == (said or "application/merge-patch+json")
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "sent"), [(None, {}), (0, {"gracePeriodSeconds": 0}), (30, {"gracePeriodSeconds": 30})]
+)
+def test_an_eviction_has_the_grace_period_that_is_given_also_none_at_all(grace_s: int | None, sent: Any) -> None:
+    options = eviction_body(pod("web"), grace_s)["deleteOptions"]
+    assert options == {"preconditions": {"uid": "uid-web"}} | sent
 
 
 def test_a_question_is_a_post() -> None:

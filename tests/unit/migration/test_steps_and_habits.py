@@ -140,7 +140,10 @@ def test_many_pods_are_counted() -> None:
 def test_pods_that_select_what_goes(key: str) -> None:
     tied = pod("a", spec={"nodeSelector": {key: "old"}})
     other = pod("b", spec={"nodeSelector": {key: "elsewhere"}})
-    assert found(tied, other, from_autoscaler=False, renamed={"old": "new"}) == [(f"nodeSelector {key}", "pod web/a")]
+    given: dict[str, Any] = {"from_autoscaler": False, "local": frozenset(), "renamed": {"old": "new"}}
+    (finding,) = workload_findings([tied, other], (), (), **given)
+    assert (finding.field, finding.source) == (f"nodeSelector {key}", "pod web/a")
+    assert finding.becomes == "karpenter.sh/nodepool: new", "node groups are no label of nodes of Shiplap"
 
 
 def test_which_volumes_keep_data_on_a_node() -> None:

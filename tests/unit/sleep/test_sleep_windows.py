@@ -48,6 +48,19 @@ def test_a_dated_window_is_open_once() -> None:
     assert spans(text, "2027-12-20", "2027-12-30") == []
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "days"),
+    [("2026-01-30", "2026-02-02", 3), ("2026-12-30", "2027-01-01", 2), ("2028-02-27", "2028-03-01", 3)],
+    ids=["month", "year", "leap year"],
+)
+def test_a_dated_window_lasts_over_the_end_of_its_month(first: str, last: str, days: int) -> None:
+    found = parse_window(f"{first} 19:00 - {last} 07:00 UTC")
+    assert found.minutes == days * 24 * 60 - 12 * 60
+    assert list(spans_of(found, at(first) - WEEK_S, at(last) + WEEK_S)) == [
+        Span(at(f"{first}T19:00"), at(f"{last}T07:00"))
+    ]
+
+
 def test_days_may_be_listed_and_go_around_the_week() -> None:
     assert parse_window("Sat-Mon,Wed 8:00-24:00 UTC").weekdays == (0, 2, 5, 6)
     assert parse_window("daily 00:00-06:00 UTC").weekdays == tuple(range(7))

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from shiplap.drawing.packing_map import packing_map, totals
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePictureState, PendingPicture, PodPicture
 from shiplap.records.disruption_record import Headline
-from shiplap_cli.commands.top.frame import Scene, frame, page_of
+from shiplap_cli.commands.top.frame import Scene, age, frame, page_of
 from shiplap_cli.commands.top.keyboard import parse
 from shiplap_cli.commands.top.stream import StreamLine, changes_between, extended
 from shiplap_cli.commands.top.view import SORTS, View, pressed, shown_nodes
@@ -75,6 +75,14 @@ def test_a_wide_frame_has_every_column() -> None:
     assert title.split() == ["NAME▼", "TYPE", "POOL", "CPU", "MEMORY", "PODS", "PRICE", "AGE", "STATE"]
     row = next(line for line in text(THREE, size=(200, 50)).splitlines() if line.startswith("  b"))
     assert row.split()[-4:] == ["3/29", "0.0500", "1m", "Ready"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(59.9, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h"), (86399, "23h"), (86400, "1d"), (200_000, "2d")],
+)
+def test_an_age_is_in_its_largest_unit(seconds: float, shown: str) -> None:
+    assert age(seconds) == shown
 
 
 @pytest.mark.parametrize(("used", "shown"), [(600, 30), (2000, 100), (2400, 120)])
