@@ -396,11 +396,11 @@ class _Resources:
 
 def _holds(reduced: ReducedProblem, seeds: Floats, start: Floats, rows: Ints) -> Bools:
     """Return a mask [rows, seeds]: True where a row holds a seed and suits it."""
-    holds: Bools = (start[None, :, :] <= reduced.net[rows][:, None, :]).all(axis=2)
+    holds = rows_holding(reduced.net, start)
     if not reduced.suits.all():
-        for place, row in enumerate(rows.tolist()):
-            holds[place] &= ~((seeds > 0) & ~reduced.suits[:, row][None, :]).any(axis=1)
-    return holds
+        holds &= ~((seeds > 0) @ ~reduced.suits)
+    mask: Bools = holds.T[rows]
+    return mask
 
 
 def _orders(reduced: ReducedProblem, values: Floats, strategies: FillStrategies) -> Ints:
