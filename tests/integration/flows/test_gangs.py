@@ -138,6 +138,19 @@ def test_a_gang_that_has_waited_is_not_overtaken(waits_s: float, launched: int) 
     assert alive(stage) == 2 + launched
 
 
+def test_a_gang_that_ec2_refused_often_is_asked_for_whole_once_its_offerings_have_rested() -> None:
+    stage = stage_of_gangs()
+    only(stage, 0, 0, 0)
+    add_gang(stage)
+    for rest_s in (180, 360, 720, 1440, 2880, 3600):
+        stage.sweep()
+        stage.clock.advance(rest_s)
+    assert alive(stage) == 0
+    only(stage, 0, 3, 0)
+    stage.sweep()
+    assert alive(stage) == 3
+
+
 def begin() -> Stage:
     """A gang of three, and two instances too few in every zone but one."""
     stage = stage_of_gangs()

@@ -89,6 +89,16 @@ def test_what_is_left_of_an_offering_is_shared_domain_by_domain() -> None:
     assert allowed([failed("m", failures=7)], (one, sold("m")), (two, sold("m"))) == [1, 0]
 
 
+def test_a_request_for_all_or_nothing_is_kept_whole_and_counts_as_one() -> None:
+    of_gangs = [
+        [structs.replace(claim, launch=structs.replace(claim.launch, atomic=gang)) for claim in claims(8, "m")]
+        for gang in ("default/one", "default/two")
+    ]
+    one, two = ((gang, sold("m")) for gang in of_gangs)
+    assert allowed([failed("m", failures=7)], one, two) == [8, 0]
+    assert allowed([failed("m", failures=5)], one, two, (claims(8, "m"), sold("m"))) == [8, 8, 1]
+
+
 def replace_plan(claim: NodeClaim, **fields: Any) -> NodeClaim:
     return structs.replace(claim, plan=structs.replace(claim.plan, **fields))
 

@@ -26,7 +26,7 @@ from shiplap.policies.gangs.provisioning_requests import (
     capacity_request,
     named_templates,
 )
-from shiplap.policies.gangs.whole_gangs import served_pods
+from shiplap.policies.gangs.whole_gangs import ITS_TURN, served_pods
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
@@ -154,8 +154,9 @@ class PlanInWords(NamedTuple):
 
     def not_launched(self, pod: Pod, gang: str) -> str:
         """Return the same as a part of a line, and when it is planned again."""
-        again = "; it is planned again every minute" if self.again else ""
-        return f"nothing is launched: {self.reason(pod, gang)}{again}"
+        reason = self.reason(pod, gang)
+        again = "; it is planned again every minute" if self.again and ITS_TURN not in reason else ""
+        return f"nothing is launched: {reason}{again}"
 
     def verdict(self, pods: Sequence[Pod], gang: str) -> Verdict:
         """Return what the plan has for the pods of a gang or request that wait."""

@@ -170,13 +170,15 @@ class OfferingMarket:
 
         A group that can be launched on offerings which have not failed lately is launched as a whole. The others share
         the budgets of the offerings that have, domain by domain: what may be asked for at once is halved with each
-        failure and doubled with each success, so that many clusters and retries together cannot make a storm. Of an
+        failure and doubled with each success, so that many clusters and retries together cannot make a storm. A request
+        for all or nothing counts as one instance, and is kept whole: EC2 refuses it whole, and half is of no use. Of an
         EC2NodeClass whose instances ended before they joined there is one claim at a time, until that is forgotten.
         """
         left = {scope: launch_budget(offering.failures) for scope, offering in self._recovering.items()}
         tried = set(self._in_flight)
         kept = [len(claims) for claims in groups]
         shared: list[tuple[int, set[Offering]]] = []
+        bounded: list[NodeClaim] = []
         for group, (claims, sold) in enumerate(zip(groups, types, strict=True)):
             node_class = claims[0].plan.node_class
             if is_left_alone(claims[0].cluster, node_class, self._suspected):
@@ -184,12 +186,14 @@ class OfferingMarket:
                 tried.add(node_class)
             elif left and (offerings := self._offerings(claims[0], sold)) and offerings <= left.keys():
                 kept[group] = 0
-                shared += [(group, offerings)] * len(claims)
-        bounded = [claim for group in dict(shared) for claim in groups[group]]
+                counted = claims[:1] if claims[0].launch.atomic else claims
+                shared += [(group, offerings)] * len(counted)
+                bounded += counted
         for place in places_in_turns(bounded):
             group, offerings = shared[place]
             able = [scope for scope in offerings if left[scope] > 0]
-            kept[group] += bool(able)
+            whole = len(groups[group]) if groups[group][0].launch.atomic else 1
+            kept[group] += whole if able else 0
             left |= {scope: left[scope] - 1 for scope in able}
         return [claims[:number] for claims, number in zip(groups, kept, strict=True)]
 

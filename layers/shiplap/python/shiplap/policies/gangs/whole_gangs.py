@@ -8,12 +8,14 @@ get the room of gangs that are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.policies.gangs.gang import GangMembers
 from shiplap.policies.gangs.gang_room import GangRoom, PodKinds
@@ -30,6 +32,12 @@ from shiplap.scheduling.model.snapshot import Snapshot
 
 _MOST_PLANS = 48
 """Plans of one decision to find out which gangs fit. They go without the search for cheaper nodes."""
+
+_TURN_S = 60.0
+"""Seconds between two sweeps: in each minute other gangs have the second half of the plans."""
+
+ITS_TURN = "its turn is at"
+"""Words of a reason that say when a gang is planned again."""
 
 Decide = Callable[[Snapshot], Plan]
 
@@ -124,13 +132,31 @@ class _GangSearch:
         gangs = [item for item in gangs if not (self._is_held_back(item) or self._is_known_short(item, ahead))]
         if len(gangs) <= 1:
             return self._alone(gangs[0], before) if gangs else []
-        if not is_short and self._plans_left > 0 and not self._are_certainly_short(gangs, before):
+        if not is_short and self._has_plans_for_all and not self._are_certainly_short(gangs, before):
             choices = [*before, *map(_Choice, gangs)]
             if _are_whole(self.plan(choices, is_trial=True), choices):
                 return choices[len(before) :]
         half = 1 if is_short else (len(gangs) + 1) // 2  # often all are equal, and not even the first fits
         first = self.admitted(gangs[:half], before)
         return [*first, *self.admitted(gangs[half:], [*before, *first])]
+
+    @cached_property
+    def _turns(self) -> _Turns:
+        plans_each = len(self._known_zones) if any(members.gang.topology for members in self._able) else 1
+        return _Turns([members for members in self._able if not self.lack([members])], plans_each, self._snapshot.now)
+
+    @property
+    def _has_plans_for_all(self) -> bool:
+        """True in the first half of the plans, which go to gangs in the order in which they are served."""
+        return self._plans_left > _MOST_PLANS // 2
+
+    def _must_wait(self, members: GangMembers) -> bool:
+        """True, and the gang is refused, if the plans that are left are for gangs whose turn it is."""
+        again = "" if self._has_plans_for_all else self._turns.next_of(members)
+        if again:
+            why = f"more gangs wait than one decision has plans for, {ITS_TURN} {again}"
+            self._refused[id(members)] = _Refusal(why)
+        return bool(again)
 
     def _are_certainly_short(self, gangs: Sequence[GangMembers], before: Sequence[_Choice]) -> bool:
         """True if a plan cannot tell that all these gangs fit: there is too little room, or it has to try zones."""
@@ -179,6 +205,8 @@ class _GangSearch:
             self._refused[id(members)] = _Refusal(self._shortfall(members, ahead) or lack)
             self._set_aside(members, ahead)
             return []
+        if self._must_wait(members):
+            return []
         found: list[tuple[list[int], float, str]] = []
         refusals: list[tuple[int, str, _Refusal]] = []
         zones = self._zones(members)
@@ -220,6 +248,12 @@ class _GangSearch:
             for node in self._snapshot.view.nodes
             if node.metadata.name in members.nodes
         }
+        zones = of_nodes or selected or self._known_zones
+        return [zone for zone in sorted(filter(None, zones)) or [""] if selected <= {zone}]
+
+    @cached_property
+    def _known_zones(self) -> frozenset[str]:
+        """The zones that are sold, or have a node."""
         sold = {
             offering.zone
             for catalog in self._snapshot.catalogs
@@ -228,8 +262,7 @@ class _GangSearch:
             if offering.available
         }
         there = {labels.value_of(node.metadata.labels, labels.ZONE) for node in self._snapshot.view.nodes}
-        zones = of_nodes or selected or sold | there
-        return [zone for zone in sorted(filter(None, zones)) or [""] if selected <= {zone}]
+        return frozenset(sold | there)
 
     def _wants(self, members: GangMembers) -> tuple[str, str, int, tuple[int, ...]] | None:
         """What a gang asks for, without its name: equal gangs fit into the same room. None if others decide its place.
@@ -258,6 +291,25 @@ class _GangSearch:
         if not waiting:
             return plan
         return replace(plan, unschedulable=tuple(sorted((*plan.unschedulable, *waiting), key=lambda entry: entry.pod)))
+
+
+class _Turns:
+    """The minutes in which gangs have the second half of the plans: so many in each minute, and then others.
+
+    Gangs at the head of the queue that are short take all plans that go by its order. Those behind them would never be
+    planned, although they may fit.
+    """
+
+    def __init__(self, gangs: Sequence[GangMembers], plans_each: int, now: float) -> None:
+        in_a_minute = max(_MOST_PLANS // 2 // max(plans_each, 1), 1)
+        self._minutes = {id(members): place // in_a_minute for place, members in enumerate(gangs)}
+        self._round = -(-len(gangs) // in_a_minute)
+        self._minute = int(now // _TURN_S)
+
+    def next_of(self, members: GangMembers) -> str:
+        """Return when a gang has its turn; nothing if that is now."""
+        minutes = (self._minutes.get(id(members), self._minute) - self._minute) % max(self._round, 1)
+        return rfc3339((self._minute + minutes) * _TURN_S) if minutes else ""
 
 
 def _room(snapshot: Snapshot, gangs: Sequence[GangMembers], kinds: PodKinds) -> GangRoom | None:
