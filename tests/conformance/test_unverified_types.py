@@ -12,7 +12,9 @@ from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.planner import solve
+from shiplap_cli.accounts.claim_account import ClaimAccounts
 from shiplap_cli.accounts.smallest_changes import change_proposals
 from tests.builders.pods import pod, pods
 from tests.builders.pools import pool
@@ -77,6 +79,19 @@ def test_another_claims_pilot_is_respected() -> None:
     outcome = given(pod(memory="7.5Gi"), types=[unverified(), LARGE], piloted=["ami-1/new#k"])
     assert outcome.claim.instance_types == ("known",)
     assert given(pod(memory="6Gi"), types=[unverified()], piloted=["ami-1/new#k"]).claim.relies_on_estimate == ()
+
+
+def test_a_dearer_launch_says_that_the_cheaper_type_is_not_measured() -> None:
+    outcome = given(pod(memory="7.5Gi"), types=[unverified(), LARGE], piloted=["ami-1/new#k"])
+    (cheaper,) = ClaimAccounts(compile_snapshot(outcome.snapshot)).of(outcome.claim).cheaper
+    told = "; its estimate would do, but no node of it has reported yet"
+    assert cheaper == f"new at $1.0000/h: memory short by 522Mi of its careful bound{told}"
+    too_small = msgspec.structs.replace(unverified(), verified=True)
+    for small in (too_small, unverified(memory="7.2Gi")):
+        outcome = given(pod(memory="7.5Gi"), types=[small, LARGE], piloted=["ami-1/new#k"])
+        assert all(
+            told not in line for line in ClaimAccounts(compile_snapshot(outcome.snapshot)).of(outcome.claim).cheaper
+        )
 
 
 def test_a_zone_that_only_an_estimate_reaches_is_no_domain_of_pods_that_were_missed() -> None:

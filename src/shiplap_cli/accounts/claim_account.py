@@ -158,10 +158,23 @@ def _cheaper(
             for column in np.flatnonzero(short > 0).tolist()
         ]
         why = ", ".join(parts) or "exotic, beyond a limit or held by another pilot"
+        if parts and _would_suffice(table, int(rows[number]), short):
+            why += " of its careful bound; its estimate would do, but no node of it has reported yet"
         cheaper.append(f"{name} at {dollars(table, name, price[number])}: {why}")
         if len(cheaper) == _CHEAPER:
             break
     return tuple(cheaper)
+
+
+def _would_suffice(table: TypeTable, row: int, short: Ints) -> bool:
+    """True if the estimate of a type holds what its careful bound is short of."""
+    item, columns = table.types[table.row_type[row]], np.flatnonzero(short > 0).tolist()
+    amounts = table.allocatable_amounts(row)
+    names = [table.axis.names[column] for column in columns]
+    return all(
+        item.allocatable.get(name, 0) - amounts.get(name, 0) >= short[column]
+        for name, column in zip(names, columns, strict=True)
+    )
 
 
 def _rows_of_types(template: NodeClaimTemplate, names: Iterable[str]) -> Bools:
