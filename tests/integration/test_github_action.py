@@ -208,7 +208,9 @@ def test_a_long_report_is_cut_in_the_comment_and_whole_in_the_summary(runner: Ru
 
 
 def test_the_page_shows_the_version_and_inputs_that_exist(runner: Runner) -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", (ACTION / "README.md").read_text(), re.DOTALL)
+    example, elsewhere = re.findall(r"```yaml\n(.*?)```", (ACTION / "README.md").read_text(), re.DOTALL)
     *_, step = yaml.safe_load(example)["jobs"]["nodes"]["steps"]
     assert step["uses"].endswith(f"/action@v{shiplap.__version__}")
     assert set(step["with"]) <= set(runner.action["inputs"])
+    (job,) = yaml.safe_load(elsewhere).values()
+    assert any(f"/shiplap-{shiplap.__version__}-" in line for line in job["script"])

@@ -136,14 +136,15 @@ def test_a_table_whose_commits_move_no_epoch_is_noticed(monkeypatch: pytest.Monk
     assert "name='moved'" in _refused(run, run.operations)
 
 
-@pytest.mark.parametrize("seed", [4, 11])
-def test_commits_that_do_not_compare_the_epoch_are_noticed(seed: int) -> None:
-    """The judge of the simulation sees nothing wrong in the second run."""
+def test_commits_that_do_not_compare_the_epoch_are_noticed() -> None:
+    """The defect needs two functions that commit at once: about every second world of `races` has them."""
     need_spin()
     with planted("skips the epoch check"):
-        run, _ = played("races", seed)
+        runs = (played("races", seed)[0] for seed in range(1, 21))
+        refusals = (_refused(run, run.operations) for run in runs)
+        first = next(filter(None, refusals), "")
 
-    assert "name='moves'" in _refused(run, run.operations)
+    assert "name='moves'" in first
 
 
 def test_a_commit_by_somebody_who_has_not_read_the_epoch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,11 +54,19 @@ def test_every_planted_defect_of_gangs_has_its_rule() -> None:
     assert FOUND.keys() == MUTANTS.keys()
 
 
+SEEDS = range(1, 9)
+"""Each defect shows in more than half of these worlds. Which worlds, moves with every change of a flow."""
+
+
 @pytest.mark.parametrize("mutant", ["", *FOUND])
 def test_the_judge_notices_planted_defects_of_requests_and_nothing_else(mutant: str) -> None:
     with planted(mutant):
-        outcome = Simulation(load("gangs-requests"), 1, (), 0.8).play()
+        outcomes = (Simulation(load("gangs-requests"), seed, (), 0.8).play() for seed in SEEDS)
+        found = next((outcome.violations[0] for outcome in outcomes if outcome.violations), None)
 
-    promise = Promise.GANGS if mutant == "keeps what was booked" else Promise.REQUESTS
-    assert [found.promise for found in outcome.violations[:1]] == ([promise] if mutant else [])
-    assert all(FOUND[mutant] in found.detail for found in outcome.violations[:1])
+    if not mutant:
+        assert found is None
+        return
+    assert found is not None
+    assert found.promise is (Promise.GANGS if mutant == "keeps what was booked" else Promise.REQUESTS)
+    assert FOUND[mutant] in found.detail
