@@ -350,14 +350,24 @@ def autoscaler(reason: str, age_s: float) -> Event:
     )
 
 
+def first_said(reason: str, age_s: float, *, last: float | None = None) -> Event:
+    """An event that was first told so long ago; without `last` it has no time of its last."""
+    told = autoscaler(reason, age_s if last is None else last)
+    meta = msgspec.structs.replace(told.metadata, creation_timestamp=rfc3339(NOW - age_s))
+    return msgspec.structs.replace(told, metadata=meta, last_timestamp=told.last_timestamp if last else "")
+
+
 @pytest.mark.parametrize(
     ("event", "held"),
     [
         (autoscaler("TriggeredScaleUp", 30), True),
         (autoscaler("TriggeredScaleUp", 700), False),
         (autoscaler("NotTriggerScaleUp", 30), False),
+        (first_said("TriggeredScaleUp", 9000, last=30), True),
+        (first_said("TriggeredScaleUp", 9000, last=700), False),
+        (first_said("TriggeredScaleUp", 30), True),
     ],
-    ids=["just scaled up", "long ago", "could not help"],
+    ids=["just scaled up", "long ago", "could not help", "just said again", "said again long ago", "said once"],
 )
 def test_pods_cluster_autoscaler_launches_for_are_held_back(event: Event, held: bool) -> None:
     outcome = given(pod(), pod("other"), events=[event])

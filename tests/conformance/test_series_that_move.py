@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.kubernetes.objects import Pod
 from tests.builders.pods import pod_on
@@ -92,3 +93,11 @@ def test_a_peer_that_stays_leaves_no_choice() -> None:
 def test_one_pod_alone_and_pods_of_other_apps_are_no_series() -> None:
     alone = [of_series("one", "a", "1", ZONE, "x"), of_series("two", "a", "500m", ZONE, "y")]
     assert in_zones(ZONE, room={"b": "1", "c": "3200m"}, series=alone) == {"a"}
+
+
+def test_a_series_of_another_namespace_is_judged_by_itself() -> None:
+    """Both ask for the same, and only one of them could be torn apart."""
+    small_ones = [of_series(f"small-{place}", "a", "100m", ZONE) for place in range(2)]
+    for moved, series in enumerate(([*small_ones, *two_sizes(ZONE)], [*two_sizes(ZONE), *small_ones])):
+        of_web = [replace(item, metadata=replace(item.metadata, namespace="web")) for item in series[2:]]
+        assert in_zones(ZONE, room={"b": "500m", "c": "2900m"}, series=[*series[:2], *of_web]) == set(), moved

@@ -451,3 +451,13 @@ def test_nodes_that_no_budget_lets_sleep_use_up_nothing_that_nodes_of_other_pool
     )
     assert verdict.removed == {"b"}
     assert "no allowed disruptions for Asleep" in verdict.blocked("a")
+
+
+def test_a_node_that_leaves_for_one_scope_is_not_rehearsed_for_another() -> None:
+    asleep = state(scope(), scope("ci", "Namespace", rehearsal=True))
+    held = replace(owned("p", "a"), metadata=replace(owned("p", "a").metadata, namespace="ci"))
+
+    verdict = disrupted(small("a"), pods=[held], pools=[KEEPS], types=BOTH, policies=(SleepInput(asleep),))
+
+    assert verdict.removed == {"a"}
+    assert not verdict.decision.rehearsed

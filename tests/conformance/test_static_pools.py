@@ -140,3 +140,11 @@ def test_a_static_node_has_the_labels_of_its_own_pool_whatever_another_pool_laun
     plan = given(pod("a", cpu="100m"), pools=[dynamic, static(1, labels={"team": "red"})], types=TYPES)
     told = {claim.node_pool: (claim.labels["karpenter.sh/nodepool"], claim.labels["team"]) for claim in plan.claims}
     assert told == {"dynamic": ("dynamic", "blue"), "static": ("static", "red")}
+
+
+def test_claims_without_an_instance_are_given_up_before_those_that_have_one() -> None:
+    first = given(pools=[static(2)], types=TYPES)
+    early, late = sorted(first.claims, key=lambda claim: claim.name)
+    coming = [in_flight(early, instance_id="i-1", state=ClaimState.LAUNCHED), in_flight(late)]
+    again = given(pools=[static(1)], types=TYPES, claims=coming, epoch=8)
+    assert again.plan.static_pools[0].surplus == (late.name,)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from msgspec.structs import replace
 from shiplap.cluster.snapshot_keeper import PodMemory
 from shiplap.cluster.watcher import ChangeBatch
 from shiplap.errors import ClustersNotServed, ClusterUnreachable
+from shiplap.flows.watch import entry
 from shiplap.flows.watch import watch as module
 from tests.integration.flows.stage import Stage
 
@@ -148,3 +152,13 @@ def test_a_watch_has_a_keeper_of_its_snapshot_which_ends_with_it(
     assert made["changes"] == expected | watch_options
     assert (keeper.established.is_set(), established.is_set(), made["stop"].is_set()) == (True, True, True)
     assert stage.meter.counts == {"SnapshotsNotKept": 2.0}
+
+
+def test_a_watch_ends_some_seconds_before_its_function_does(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[float] = []
+    monkeypatch.setattr(entry, "watch_all", lambda *_, deadline, **__: ends.append(deadline) or 0)
+    install: Any = SimpleNamespace(reporting=nullcontext, memory_mib=128, clock=stage.clock, pause=None)
+    for left_ms in (25_000, 3_600_000):
+        context: Any = SimpleNamespace(aws_request_id="1", get_remaining_time_in_millis=partial(int, left_ms))
+        assert entry.handle({"clusters": []}, context, install) == {"told": 0}
+    assert [end - stage.clock.now() for end in ends] == [25 - entry.RESERVE_S, entry.LONGEST_S]

@@ -179,3 +179,23 @@ def test_a_view_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = waiting_gangs.waiting_gangs(asked.view, KnownGangs(), NOW)
     assert waiting_gangs.waiting_gangs(asked.view, KnownGangs(10.0), NOW) == first
     assert len(read) == 8
+
+
+def test_gangs_of_the_same_kinds_of_pods_are_alike_in_whatever_order_their_members_stand() -> None:
+    waiting = []
+    for name, sizes in (("a", "12"), ("b", "21")):
+        for place, cpu in enumerate(sizes):
+            (member,) = gang(name, 1, 2, cpu=cpu)
+            waiting.append(replace(member, metadata=replace(member.metadata, name=f"{name}-{place}")))
+    gangs = waiting_gangs.waiting_gangs(snapshot(*waiting, types=TYPES).view, KnownGangs(), NOW)
+    kinds = PodKinds()
+    assert [kinds.of(members) for members in gangs] == [[0, 1], [0, 1]]
+
+
+def test_of_several_resources_the_one_is_named_that_is_shortest_in_proportion() -> None:
+    """16 CPUs are a quarter of what is needed; 16 GiB less than half of the memory is missing."""
+    waiting = gang("a", 16, cpu="4", memory="2Gi", ports=[])
+    found = lack(snapshot(*waiting, pools=[pool(limits={"cpu": "16", "memory": "17Gi"})], types=TYPES))
+    assert found == "cpu for 64 is needed, nodes and NodePools have room for 16 at most"
+    found = lack(snapshot(*waiting, pools=[pool(limits={"cpu": "48", "memory": "8Gi"})], types=TYPES))
+    assert found.startswith("memory for 32Gi is needed")

@@ -169,6 +169,14 @@ def test_members_share_a_dearer_zone_where_pods_lose_their_place_in_a_cheaper_on
     assert {claim.launch.zone for claim in made.node_claims} == {Z1, Z2}
 
 
+def test_members_that_share_a_zone_keep_to_the_nodes_they_select() -> None:
+    """The cheaper NodePool is of another team."""
+    types = [fake_type(name, price=price, offerings=[("on-demand", Z1)]) for name, price in (("a", 1.0), ("b", 2.0))]
+    pools = [pool(name, rule("node.kubernetes.io/instance-type", "In", name), labels={"team": name}) for name in "ab"]
+    members = gang(annotations={"kueue.x-k8s.io/podset-required-topology": ZONE}, selector={"team": "b"})
+    assert [claim.node_pool for claim in planned(*members, types=types, pools=pools).node_claims] == ["b"] * 4
+
+
 def test_members_share_the_zone_that_has_room_for_most_of_them() -> None:
     """Three suffice, and cost less than all six."""
     pools = [pool(zone, rule(ZONE, "In", zone), limits={"nodes": most}) for zone, most in ((Z1, "3"), (Z2, "6"))]

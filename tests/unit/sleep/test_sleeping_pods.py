@@ -100,3 +100,9 @@ def test_system_critical_pods_never_sleep(critical: dict[str, Any]) -> None:
 
 def test_a_pod_that_cannot_be_read_is_awake() -> None:
     assert not asleep(pod("a", requires=[[rule("x", "Near", "y")]]), [pool("dev")], scope("dev"))
+
+
+def test_a_taint_that_only_prefers_other_pods_keeps_none_from_an_awake_pool() -> None:
+    shy = pool("shy", taints=[{"key": "env", "value": "dev", "effect": "PreferNoSchedule"}])
+    assert not asleep(pod("a"), [pool("dev"), shy], scope("dev"))
+    assert asleep(pod("a"), [shy], scope("shy"))
