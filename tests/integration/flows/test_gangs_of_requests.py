@@ -60,6 +60,16 @@ def test_booked_nodes_stay_until_the_booking_expires() -> None:
     assert stage.compute.alive() == ()
 
 
+def test_a_node_that_has_room_for_several_pods_is_counted_once() -> None:
+    stage = stage_of_requests()
+    add_template(stage, cpu="1")
+    add_template(stage, "driver", cpu="500m")
+    add_request(stage, 1, 2, templates=("driver", "worker"))
+    assert len(stage.sweep().launched) == 1
+    stage.minutes(3)
+    assert message(stage, "Provisioned").startswith("3 pods have room on 1 node, kept until ")
+
+
 def test_a_check_launches_nothing() -> None:
     stage = stage_of_requests()
     add_template(stage)

@@ -82,6 +82,11 @@ def test_a_ceiling_is_short_if_the_launches_could_take_it_above_its_line() -> No
         assert short_ceilings(SpendingView((hourly(100), ceiling)), two) == [ceiling] * is_short
 
 
+def test_where_no_ceiling_is_short_every_launch_keeps_its_whole_list() -> None:
+    decided = admit(SpendingView((hourly(8),)), [launch(name, prices=WIDE) for name in "ab"])
+    assert [item.most_micros // DOLLAR for item in decided.admitted] == [4, 4]
+
+
 def test_more_important_pods_come_first() -> None:
     assert names(SpendingView((hourly(1),)), [launch("a"), launch("b", priority=7)]) == ["b"]
 

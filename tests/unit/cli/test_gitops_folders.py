@@ -203,3 +203,11 @@ def test_commands_that_read_every_file_name_a_chart_for_what_it_is(
     (tmp_path / "deploy.yaml").write_text("kind: Deployment\nmetadata:\n  name: {{ .Values.name }}\n")
     said = shiplap.error(*command, str(tmp_path))
     assert "deploy.yaml:3: is a Helm template, not YAML: render it first, such as by `helm template CHART`" in said
+
+
+def test_a_template_of_ours_beside_no_chart_is_named_for_what_it_is(tmp_path: Path, shiplap: Shiplap) -> None:
+    text = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: {{ .Values.name }}\n"
+    folder = written(tmp_path, {"pool.json": POOL, "class.json": CLASS, "made.yaml": text})
+    said = shiplap.page("validate", folder, code=2)
+    assert "made.yaml" in said
+    assert "is a Helm template, not YAML: render it first" in said

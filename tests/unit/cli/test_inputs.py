@@ -240,6 +240,10 @@ WRONG: dict[str, tuple[Any, tuple[str, ...]]] = {
     "container port": (of_spec(containers=[{"ports": [{"containerPort": -1}]}]), ("ports[0].containerPort", "65535")),
     "priority": (of_spec(priority=2**31), ("spec.priority", "32 bits")),
     "host port": (of_spec(containers=[{"ports": [{"hostPort": 65536}]}]), ("ports[0].hostPort", "65535")),
+    "host port of an init container": (
+        of_spec(initContainers=[{"ports": [{"hostPort": 65536}]}]),
+        ("initContainers[0].ports[0].hostPort", "65535"),
+    ),
     "toleration": (of_spec(tolerations=[{"operator": "Is"}]), ("tolerations[0].operator", "'Is'")),
     "no term": (of_spec(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}), ("at least one term",)),
     "operator": (

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from shiplap.errors import ClusterDenied
 from shiplap_cli.inputs.cluster_listing import list_cluster
 
 NODES = "/api/v1/nodes"
@@ -46,3 +47,23 @@ def test_what_only_the_last_page_holds_is_listed() -> None:
         {"limit": limit, "continue": "2"},
         {"limit": limit, "continue": "3"},
     ]
+
+
+class OneNamespace(Pages):
+    """An API server that lists pods of one namespace only; it notes which paths were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paths: list[str] = []
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> bytes:
+        self.paths.append(path)
+        if path == "/api/v1/pods":
+            raise ClusterDenied("pods is forbidden", status=403)
+        return super().get(path, query)
+
+
+def test_the_namespace_of_a_kubeconfig_is_one_part_of_a_path() -> None:
+    server = OneNamespace()
+    list_cluster(server, namespace="a/../kube-system?x", manifests=False, workloads=False)  # type: ignore[arg-type]
+    assert "/api/v1/namespaces/a%2F..%2Fkube-system%3Fx/pods" in server.paths

@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from shiplap.settings import ClusterSettings
+from shiplap_cli.inputs.cluster_inputs import read_cluster_inputs
+from shiplap_cli.installs import installed
+from shiplap_cli.installs.find_install import InstallOptions
+from shiplap_cli.options import Sources
 from tests.builders.nodes import node_object
 from tests.commands import Shiplap, listed
 from tests.unit.cli.files_of_regions import MANIFESTS, POD
@@ -130,3 +136,16 @@ def test_a_dry_run_of_a_migration_has_the_prices_of_the_nodes_region(
     assert dry_run["region"] == region
     assert len(dry_run["notes"]) == notes
     assert (NONE in shiplap.page("migrate", "convert", pools, "--cluster-state", state, code=None)) == (notes == 2)
+
+
+@pytest.mark.parametrize(("option", "region"), [("us-east-1", "us-east-1"), ("", "eu-west-1")])
+def test_the_option_goes_before_the_install_and_the_install_before_the_nodes(
+    cluster: Path, monkeypatch: pytest.MonkeyPatch, option: str, region: str
+) -> None:
+    settings = ClusterSettings(name="blue", region="eu-west-1")
+    read = SimpleNamespace(settings=settings, cluster="blue", notes=[], state=None)
+    monkeypatch.setattr(installed, "read_installed_cluster", lambda *_: read)
+    file = asked(cluster, ["plan"], ["ap-south-1"])[-1]
+    sources = Sources(cluster_state=[Path(file)], region=option)
+    found = read_cluster_inputs(sources, InstallOptions(cluster="blue"), 0.0, own_manifests=False)
+    assert (found.cluster.region, found.region_given) == (region, True)
