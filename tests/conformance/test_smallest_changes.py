@@ -110,15 +110,53 @@ def test_a_label_that_no_pool_has_is_added() -> None:
 
 def test_a_rule_of_a_pool_is_met_before_a_pod_gives_up_what_it_asks_for() -> None:
     pools = [pool("any", rule(ZONE, "In", Z2)), pool("own", rule(ZONE, "In", Z1), taints=[TAINT])]
-    first, second = asked(given(pod(selector={ZONE: Z1}), pools=pools, types=ONLY))
-    assert first.changes == ("tolerate dedicated=x:NoSchedule",)
-    assert second.changes == (f"do not ask for {ZONE} In [{Z1}]",)
+    found = asked(given(pod(selector={ZONE: Z1}), pools=pools, types=ONLY))
+    assert [item.changes for item in found] == [
+        (f"allow {Z1} in requirement {ZONE} of pool any",),
+        ("tolerate dedicated=x:NoSchedule",),
+        (f"do not ask for {ZONE} In [{Z1}]",),
+    ]
 
 
-@pytest.mark.parametrize(("label", "value"), [(ARCH, "arm64"), ("kubernetes.io/os", "windows")])
-def test_a_pod_keeps_what_its_image_needs(label: str, value: str) -> None:
-    pools = [pool("default", rule(label, "NotIn", value))]
-    assert asked(given(pod(selector={label: value}), pools=pools, types=ONLY)) == ()
+def test_of_the_values_that_a_pod_asks_for_a_pool_allows_no_more_than_it_has_to() -> None:
+    """Both NodePools forbid the zone by two lines each; the second has no node in it."""
+    lines = (rule(ZONE, "In", Z2), rule(ZONE, "NotIn", Z1))
+    other = pool("other", *lines, limits={"cpu": "0"})
+    outcome = given(
+        pod(requires=[[rule(ZONE, "In", Z1, "nowhere")]]), pools=[pool("default", *lines), other], types=ONLY
+    )
+    first = asked(outcome)[0]
+    assert first.changes == (f"allow {Z1} in requirement {ZONE} of pool default",)
+    assert first.place.startswith(f"only spot in {Z1} of pool default")
+
+
+def test_a_pool_allows_the_cheapest_type_that_holds_the_pod() -> None:
+    name = "node.kubernetes.io/instance-type"
+    types = [*ONLY, fake_type("big", cpu="8", memory="16Gi"), fake_type("huge", cpu="16", memory="16Gi", price=0.1)]
+    proposals = asked(given(pod(cpu="4"), pools=[pool("default", rule(name, "In", "only"))], types=types))
+    assert [item.changes for item in proposals] == [
+        ("request 3900m cpu instead of 4",),
+        (f"allow huge in requirement {name} of pool default",),
+    ]
+    for open_pool in (pool("default"), pool("default", rule(name, "Exists"))):
+        (proposal,) = asked(given(pod(cpu="40"), pools=[open_pool], types=types))
+        assert proposal.changes == ("request 15900m cpu instead of 40",)
+
+
+def test_a_label_that_a_pool_gives_its_nodes_is_not_widened() -> None:
+    of_web = pool("default", labels={"team": "web"})
+    (proposal,) = asked(given(pod(selector={"team": "data"}), pools=[of_web], types=ONLY))
+    assert proposal.changes == ("do not ask for team In [data]",)
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "proposed"),
+    [(ARCH, "arm64", []), ("kubernetes.io/os", "windows", ["allow windows in requirement kubernetes.io/os of pool a"])],
+)
+def test_a_pod_keeps_what_its_image_needs(label: str, value: str, proposed: list[str]) -> None:
+    """No type of this account has the other architecture."""
+    found = asked(given(pod(selector={label: value}), pools=[pool("a", rule(label, "NotIn", value))], types=ONLY))
+    assert [text for item in found for text in item.changes] == proposed
 
 
 def test_a_higher_limit_to_the_unit() -> None:
@@ -186,10 +224,13 @@ def test_the_smaller_change_comes_first() -> None:
     name = "node.kubernetes.io/instance-type"
     pools = [pool("near", rule(name, "In", "only")), pool("far", rule(name, "In", "big"), taints=[TAINT])]
     types = [*ONLY, fake_type("big", cpu="8", memory="16Gi")]
-    first, second = asked(given(pod(cpu="4"), pools=pools, types=types))
-    assert first.changes == ("request 3900m cpu instead of 4",)
-    assert second.changes == ("tolerate dedicated=x:NoSchedule",)
-    assert first.size < second.size
+    found = asked(given(pod(cpu="4"), pools=pools, types=types))
+    assert [item.changes for item in found] == [
+        ("request 3900m cpu instead of 4",),
+        (f"allow big in requirement {name} of pool near",),
+        ("tolerate dedicated=x:NoSchedule",),
+    ]
+    assert found[0].size < found[1].size
 
 
 def test_a_part_that_is_not_needed_is_not_proposed() -> None:

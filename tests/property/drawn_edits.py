@@ -9,6 +9,7 @@ import msgspec
 
 from shiplap.kubernetes.objects import Pod, ResourceRequirements, Toleration
 from shiplap.kubernetes.quantity import format_amount, parse_amount
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.model.snapshot import Snapshot
 
 MEBI, GIBI = 2**20, 2**30
@@ -29,6 +30,9 @@ TOLERATE = re.compile(r"tolerate (\w+)=(\w+):(\w+)")
 FREE = re.compile(r"do not ask for (\S+) In ")
 
 
+ALLOW = re.compile(r"allow (\S+) in requirement (\S+) of pool (\S+)")
+
+
 def edits(text: str) -> list[tuple[str, ...]]:
     """The single edits that the words of a change ask for."""
     found: list[tuple[str, ...]] = [("limit", *match) for match in RAISE.findall(text)]
@@ -36,6 +40,7 @@ def edits(text: str) -> list[tuple[str, ...]]:
     found += [("request", resource, "0", "") for resource in NOTHING.findall(text)]
     found += [("tolerate", *match) for match in TOLERATE.findall(text)]
     found += [("free", label) for label in FREE.findall(text)]
+    found += [("allow", *match) for match in ALLOW.findall(text)]
     return found
 
 
@@ -49,6 +54,8 @@ def edited(snapshot: Snapshot, wanted: list[tuple[str, ...]]) -> Snapshot:
             known = pools[rest[1]]
             limits = {**known.spec.limits, rest[0]: rest[3]}
             pools[rest[1]] = msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, limits=limits))
+        elif kind == "allow":
+            pools[rest[2]] = _allowing(pools[rest[2]], rest[1], rest[0])
         elif kind == "request":
             requests[rest[0]] = rest[1]
         elif kind == "tolerate":
@@ -63,6 +70,20 @@ def edited(snapshot: Snapshot, wanted: list[tuple[str, ...]]) -> Snapshot:
         view=msgspec.structs.replace(snapshot.view, pods=pods),
         manifests=msgspec.structs.replace(snapshot.manifests, node_pools=tuple(pools.values())),
     )
+
+
+def _allowing(pool: NodePool, key: str, value: str) -> NodePool:
+    """A NodePool with a value more in a requirement."""
+    template = pool.spec.template
+    lines = [
+        msgspec.structs.replace(line, values=(*line.values, value))
+        if (line.key, line.operator) == (key, "In")
+        else line
+        for line in template.spec.requirements
+    ]
+    spec = msgspec.structs.replace(template.spec, requirements=tuple(lines))
+    made = msgspec.structs.replace(template, spec=spec)
+    return msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, template=made))
 
 
 def weaker(edit: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -17,6 +17,7 @@ from tests.property.drawn_edits import edited, edits, weaker
 from tests.strategies import sampled_from
 from tests.thoroughness import draws
 
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ZONE, GPU = "topology.kubernetes.io/zone", "nvidia.com/gpu"
 TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
 
@@ -53,6 +54,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
         pool(
             f"p{number}",
             *draw(sampled_from([[], [rule(ZONE, "In", Z1)]])),
+            *draw(sampled_from([[], [rule(INSTANCE_TYPE, "In", "small", "one")]])),
             taints=draw(sampled_from([[], [TAINT]])),
             limits=draw(limit),
         )
@@ -89,4 +91,6 @@ def test_the_words_can_be_read() -> None:
         ("limit", "memory", "p", "1Gi", "2Gi"),
     ]
     assert edits("request 3900m cpu instead of 4") == [("request", "cpu", "3900m", "4")]
+    assert edits("allow a in requirement k, b in requirement j of pool p") == []
+    assert edits("allow large in requirement k of pool p") == [("allow", "large", "k", "p")]
     assert edits("tolerate dedicated=x:NoSchedule") == [("tolerate", "dedicated", "x", "NoSchedule")]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
 
 import msgspec
+import numpy as np
 
 from shiplap.instances.catalog.memory_probes import probes, stated_memory
 from shiplap.instances.catalog.type_catalog import InstanceType, huge_pages
@@ -29,7 +30,14 @@ from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount
 from shiplap.kubernetes.related_objects import has_claims
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
-from shiplap.manifests.custom_resources import NodeOverlay, NodeOverlaySpec, NodePool, Quantity, RequirementSpec
+from shiplap.manifests.custom_resources import (
+    NodeOverlay,
+    NodeOverlaySpec,
+    NodePool,
+    NodePoolTemplate,
+    Quantity,
+    RequirementSpec,
+)
 from shiplap.manifests.shiplap_annotations import PROBE_UNMEASURED_TYPES
 from shiplap.scheduling.explain.nearest import SHRINKS, Miss, amount, dollars, nearest_node, unmet_labels
 from shiplap.scheduling.explain.refusal_words import conflicting, labels_to_add
@@ -262,7 +270,7 @@ def _proposals_from(start: _Start, subject: _SubjectPod) -> list[_Found | None]:
     verdicts = [v for v in Explainer(attempt.compiled, attempt.packing).verdicts(attempt.pod_class) if v.kind]
     verdicts.sort(key=lambda verdict: verdict.miss.rank if verdict.miss is not None else (9, 0, 0.0, ""))
     nearest = verdicts[:_MOST_TEMPLATES]
-    found = [_search(start, subject, verdict.template.name) for verdict in nearest]
+    found = [way for verdict in nearest for way in _ways(start, subject, verdict.template.name)]
     snapshot, node = attempt.snapshot, nearest_node(attempt.pod_class, attempt.packing.nodes)
     others = [_request_less(snapshot, subject, attempt.pod_class, node)] if node is not None and node.short else []
     others += _measurements(snapshot, attempt.pod_class, nearest)
@@ -287,19 +295,36 @@ def _attempt(snapshot: Snapshot, subject: _SubjectPod) -> _Attempt | None:
     return _Attempt.of(snapshot, *solve(snapshot), subject.key, subject.together)
 
 
-def _search(start: _Start, subject: _SubjectPod, name: str) -> _Found | None:
-    """Remove what one template names, step by step."""
+def _ways(start: _Start, subject: _SubjectPod, name: str) -> Iterator[_Found | None]:
+    """Search a place on a template: the pod gives up what it asks of nodes or, where that differs, the pool allows it.
+
+    Each way has further steps of its own.
+    """
+    narrow, differs = _search(start, subject, name, widening=False)
+    yield narrow
+    if differs:
+        yield _search(start, subject, name, widening=True)[0]
+
+
+def _search(start: _Start, subject: _SubjectPod, name: str, *, widening: bool) -> tuple[_Found | None, bool]:
+    """Remove what one template names, step by step. Also returns whether its NodePool could have allowed a step."""
     outcome: _Attempt | None = start.attempt
-    steps = list(start.steps)
+    steps, differs = list(start.steps), False
     while outcome is not None and outcome.left_out and len(steps) < _MOST_CHANGES:
         verdicts = Explainer(outcome.compiled, outcome.packing).verdicts(outcome.pod_class)
         verdict = next((verdict for verdict in verdicts if verdict.template.name == name), None)
-        step = _change_for(outcome.snapshot, subject, outcome.pod_class, verdict) if verdict is not None else None
+        if verdict is None:
+            return None, differs
+        wider = _change_for(outcome.snapshot, subject, outcome.pod_class, verdict, widening=True)
+        step = _change_for(outcome.snapshot, subject, outcome.pod_class, verdict, widening=False)
+        differs |= wider is not None and (step is None or wider.of != step.of)
+        if widening:
+            step = wider
         if step is None:
-            return None
+            return None, differs
         steps.append(step)
         outcome = _attempt(step.snapshot, subject)
-    return _minimized(start.snapshot, outcome, steps, subject)
+    return _minimized(start.snapshot, outcome, steps, subject), differs
 
 
 def _minimized(
@@ -324,13 +349,19 @@ def _order_of(before: Snapshot, outcome: _Attempt, chosen: Sequence[_Change], su
     """Giving up more than half of a request counts for as much as nodes that drift."""
     after = outcome.snapshot
     pools = zip(before.manifests.node_pools, after.manifests.node_pools, strict=True)
-    drifts = any(old.spec.template != new.spec.template for old, new in pools)
+    drifts = any(_drifting(old) != _drifting(new) for old, new in pools)
     if drifts or any(step.of.startswith(_REQUESTS) and step.size > SHRINKS for step in chosen):
         return _ProposalOrder.DRIFT
     of_pod = (before.manifests, before.catalogs, before.settings) == (after.manifests, after.catalogs, after.settings)
     wanted = subject.alike if subject.together is not None else {subject.key}
     on_node = any(entry.key in wanted for node in outcome.written.existing_nodes for entry in node.pods)
     return _ProposalOrder.POD_ON_NODE if of_pod and on_node else _ProposalOrder.NO_DRIFT
+
+
+def _drifting(pool: NodePool) -> NodePoolTemplate:
+    """The part of a NodePool whose changes make nodes drift; proposals only widen its requirements."""
+    template = pool.spec.template
+    return replace(template, spec=replace(template.spec, requirements=()))
 
 
 def _others_placed(subject: _SubjectPod, outcome: _Attempt) -> str:
@@ -428,7 +459,7 @@ def _placement_text(decided: Plan, compiled: CompiledSnapshot, subject: _Subject
 
 
 def _change_for(
-    snapshot: Snapshot, subject: _SubjectPod, pod_class: PodClass, verdict: TemplateVerdict
+    snapshot: Snapshot, subject: _SubjectPod, pod_class: PodClass, verdict: TemplateVerdict, *, widening: bool
 ) -> _Change | None:
     """The change that removes what a template names; None when it is not for a pod or a NodePool to change."""
     template, want = verdict.template, verdict.attempt
@@ -440,35 +471,41 @@ def _change_for(
         case RefusalKind.TAINT:
             step = _tolerate(snapshot, subject.alike, template, pod_class)
         case RefusalKind.REQUIREMENTS:
-            conflicts = conflicting(template, want)
-            added = labels_to_add(template, want, conflicts)
-            step = (
-                _add_labels(snapshot, template.pool.metadata.name, added)
-                if added
-                else _without_labels(snapshot, subject.alike, want.term, conflicts)
-            )
+            conflicts, pool = conflicting(template, want), template.pool.metadata.name
+            if added := labels_to_add(template, want, conflicts):
+                step = _add_labels(snapshot, pool, added)
+            elif widening:
+                step = _allow(snapshot, pool, {key: want.term[key].values for key in conflicts})
+            else:
+                step = _without_labels(snapshot, subject.alike, want.term, conflicts)
         case RefusalKind.MIN_VALUES:
             step = _indivisible("minValues", "minValues as BestEffort", _ONE_RULE, _best_effort, snapshot)
         case RefusalKind.BLOCKED:
             step = None
         case _:
-            step = _change_for_shortfall(snapshot, subject, pod_class, verdict, want.term)
+            step = _change_for_shortfall(snapshot, subject, pod_class, verdict, want.term, widening=widening)
     return step
 
 
 def _change_for_shortfall(
-    snapshot: Snapshot, subject: _SubjectPod, pod_class: PodClass, verdict: TemplateVerdict, term: Requirements
+    snapshot: Snapshot,
+    subject: _SubjectPod,
+    pod_class: PodClass,
+    verdict: TemplateVerdict,
+    term: Requirements,
+    *,
+    widening: bool,
 ) -> _Change | None:
     """The change that makes up for what the nearest type lacks."""
     template, miss = verdict.template, verdict.miss
     if miss is not None and miss.sold_out:
         return _restock(snapshot, template.pool.spec.template.spec.node_class_ref.name, miss)
     if miss is not None and miss.short:
-        return (
-            _raise_limit(snapshot, subject, template, miss)
-            if miss.of_limit
-            else _request_less(snapshot, subject, pod_class, miss)
-        )
+        if miss.of_limit:
+            return _raise_limit(snapshot, subject, template, miss)
+        if widening:
+            return _allow_cheapest(snapshot, template, pod_class, term)
+        return _request_less(snapshot, subject, pod_class, miss)
     asked = unmet_labels(template, template.requirements.and_(term.values()))
     # A type that would do is not sold in the zone or as the capacity type that the pod asks for.
     asked = asked or [label for label in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) if label in term]
@@ -490,6 +527,79 @@ def _add_labels(snapshot: Snapshot, name: str, added: Mapping[str, str]) -> _Cha
     lines = ", ".join(f"{key}: {value}" for key, value in added.items())
     text = f"add {lines} to the template's labels of pool {name}, whose nodes drift by that"
     return _indivisible(f"labels of {name}", text, _ONE_RULE * len(added), changed, snapshot)
+
+
+def _allow(snapshot: Snapshot, name: str, asked: Mapping[str, Collection[str]]) -> _Change | None:
+    """The NodePool whose requirements allow these values of labels, too; None if its requirements forbid none.
+
+    Its present nodes do not drift: they still meet what has become wider.
+    """
+
+    def wider(line: RequirementSpec) -> RequirementSpec:
+        values = asked.get(_normalized(line.key), ())
+        if line.operator == "In":
+            return replace(line, values=(*line.values, *sorted(set(values).difference(line.values))))
+        if line.operator == "NotIn":
+            return replace(line, values=tuple(value for value in line.values if value not in values))
+        return line
+
+    def allowing(pool: NodePool) -> NodePool:
+        spec = pool.spec.template.spec
+        lines = tuple(line for line in map(wider, spec.requirements) if line.values or line.operator != "NotIn")
+        template = replace(pool.spec.template, spec=replace(spec, requirements=lines))
+        return replace(pool, spec=replace(pool.spec, template=template))
+
+    pools = tuple(allowing(p) if p.metadata.name == name else p for p in snapshot.manifests.node_pools)
+    if pools == snapshot.manifests.node_pools:
+        return None
+    each = [(key, value) for key, values in sorted(asked.items()) for value in sorted(values)]
+    by_key = (f"{' and '.join(sorted(asked[key]))} in requirement {key}" for key in sorted(asked))
+    return _Change(
+        replace(snapshot, manifests=replace(snapshot.manifests, node_pools=pools)),
+        f"requirements of {name}: {', '.join(sorted(asked))}",
+        f"allow {', '.join(by_key)} of pool {name}",
+        _ONE_RULE * len(each),
+        {f"{key}={value}": _ChangePart() for key, value in each},
+        lambda other, kept: _allow(other, name, _values_by_key(kept)),
+    )
+
+
+def _allow_cheapest(
+    snapshot: Snapshot, template: NodeClaimTemplate, pod_class: PodClass, term: Requirements
+) -> _Change | None:
+    """The NodePool that allows the cheapest type which holds the pod; None if not its own requirements forbid that."""
+    table, pool = template.table, template.pool
+    holds = [
+        all(kind.allocatable.get(n, 0) >= least for n, least in pod_class.requests.items()) for kind in table.types
+    ]
+    offered = table.offered(term, template.given)
+    suits = {
+        key: table.with_label(template.requirements[key], template.given)
+        for key in sorted(template.requirements)
+        if table.tells_types(key)
+    }
+    listed = {_normalized(line.key) for line in pool.spec.template.spec.requirements if line.operator in _LISTING}
+    able = np.array(holds, np.bool_) & offered.suits & np.isfinite(offered.price)
+    for key in suits.keys() - listed:
+        able &= suits[key]
+    cheapest = min(np.flatnonzero(able).tolist(), key=lambda one: (offered.price[one], table.names[one]), default=None)
+    if cheapest is None:
+        return None
+    said = {key: table.label(cheapest, key) for key, mask in suits.items() if not mask[cheapest]}
+    return _allow(snapshot, pool.metadata.name, {key: known.values for key, known in said.items() if known is not None})
+
+
+_LISTING = ("In", "NotIn")
+"""Operators of requirements that may be widened by a value."""
+
+
+def _values_by_key(parts: Collection[str]) -> dict[str, list[str]]:
+    """The values by label of parts `label=value`; a label holds no `=`."""
+    values: dict[str, list[str]] = {}
+    for part in parts:
+        key, _, value = part.partition("=")
+        values.setdefault(key, []).append(value)
+    return values
 
 
 def _tolerate(snapshot: Snapshot, keys: Collection[str], template: NodeClaimTemplate, pod_class: PodClass) -> _Change:
