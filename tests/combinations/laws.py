@@ -505,14 +505,19 @@ def byte_for_byte(before: Decided, after: Decided) -> str:
 
 
 def _more_supply(before: Decided, rng: Random) -> Snapshot | None:
-    """Bring sold-out offerings back, remove limits, or add one more NodePool for all pods."""
+    """Bring sold-out offerings back, remove limits, or add one more NodePool for all pods.
+
+    A policy of reservations that is Strict becomes a Fallback: with it, what is reserved at last lets pods wait for the
+    decision after the one that gives the last instance away.
+    """
     change = rng.choice([_nothing_sold_out, _without_limits, _one_more_pool])
     pods = before.snapshot.view.pods
     if change is _nothing_sold_out and any(map(_spreads_over_supply, pods)):
         return None  # what comes back is a domain again: it holds down the others, whatever a limit leaves of it
     if change is _one_more_pool and any(_spreads_over_supply(pod) and _requires_company(pod) for pod in pods):
         return None  # its zones are domains, too: they hold down the one where the company is
-    return change(before.snapshot)
+    after = change(before.snapshot)
+    return replace(after, settings=replace(after.settings, reserved_policy="Fallback"))
 
 
 def _spreads_over_supply(pod: Pod) -> bool:

@@ -66,6 +66,7 @@ ROOMY_LIMIT, ROOMY_CEILING = (f"a {what} with room to spare changes nothing" for
         ("more supply leaves no more pods out", 20261128, 258),
         ("more supply leaves no more pods out", 557002, 1234),
         ("more supply leaves no more pods out", 31337, 199),
+        ("more supply leaves no more pods out", 90412207, 501),
         ("an unrelated NodePool changes nothing", 1, 2793),
         ("a plan keeps every rule but topology", 3714459478, 66),
         ("a plan keeps affinity and anti-affinity", 55667701, 2425),
