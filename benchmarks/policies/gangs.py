@@ -37,7 +37,8 @@ MOST_LATER = 1.25
 MOST_S = 1.0
 
 PLANNERS = {
-    "whole": {},
+    "whole": {"remembers": True},
+    "nothing remembered": {},
     "knows the capacity": {"knows": True},
     "one by one": {"whole": False},
     "first in turn": {"in_turn": True},
@@ -80,7 +81,7 @@ def waiting_snapshot(*, alike: bool) -> Snapshot:
         for member in range(16)
     ]
     made = snapshot_of(waiting, pools=[pool(limits={GPU: "127"})], types=types_without(frozenset()))
-    return made.with_policies([GangInput(KnownGangs(set_aside_s=1800.0))])
+    return made.with_policies([GangInput(KnownGangs(set_aside_s=1800.0, tries=()))])
 
 
 def seconds_to_plan(*, alike: bool) -> float:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from random import Random
 
 import msgspec
+from msgspec import convert
 from msgspec.structs import replace
 
 from shiplap.instances.catalog.type_catalog import InstanceType
@@ -22,6 +23,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.policies.gangs.gang import KnownGangs
 from shiplap.policies.gangs.gang_input import GangInput
 from shiplap.policies.gangs.gang_launches import launched_together
+from shiplap.policies.gangs.memory.gang_tries import GANGS, GangTries
 from shiplap.policies.gangs.waiting_gangs import waiting_gangs
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -158,10 +160,14 @@ class Played(msgspec.Struct):
 class Player:
     """Plays a day. `whole`: gangs are planned whole. `in_turn`: only the first that waits is planned for.
 
-    With `knows` requests that EC2 would refuse cost no time: the planner is told at once and plans again.
+    With `knows` requests that EC2 would refuse cost no time: the planner is told at once and plans again. With
+    `remembers` a decision knows what the ones before it found out about gangs that are short, as in an install.
     """
 
-    def __init__(self, day: Day, *, whole: bool = True, in_turn: bool = False, knows: bool = False) -> None:
+    def __init__(
+        self, day: Day, *, whole: bool = True, in_turn: bool = False, knows: bool = False, remembers: bool = False
+    ) -> None:
+        self._tries: tuple[GangTries, ...] | None = () if remembers else None
         self._day, self._whole, self._in_turn, self._knows = day, whole, in_turn, knows
         self._machines: dict[str, _Machine] = {}
         self._waiting: dict[str, DrawnGang] = {}
@@ -219,6 +225,8 @@ class Player:
         empty = frozenset(at for at, since in self._empty.items() if self._knows or minute < since + EMPTY_FOR_MIN)
         snapshot = self._snapshot(chosen, empty, now)
         made = plan(snapshot)
+        if self._tries is not None and made.remembered:
+            self._tries = convert(made.remembered[GANGS], tuple[GangTries, ...])
         for place in made.existing_nodes:
             for found in place.pods:
                 self._place(found.name, place.name)
@@ -248,7 +256,8 @@ class Player:
             types=types_without(empty),
             now=now,
         )
-        return made.with_policies([GangInput(KnownGangs(set_aside_s=1800.0))]) if self._whole else made
+        known = KnownGangs(set_aside_s=1800.0, tries=self._tries)
+        return made.with_policies([GangInput(known)]) if self._whole else made
 
     def _bound(self, each: Pod) -> Pod:
         home = self._home.get(each.metadata.name)

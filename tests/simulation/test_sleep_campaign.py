@@ -16,7 +16,7 @@ from shiplap.policies.sleep.sleeping_pods import SleepingPods
 from shiplap_lab.faults.fault import Fault
 from shiplap_lab.judge import sleep_rules
 from shiplap_lab.judge.promises import Promise
-from shiplap_lab.policies.sleep_judge import SleepRule
+from shiplap_lab.judge.sleep_judge import SleepRule
 from shiplap_lab.policies.sleep_scenario import Night, night_of, sleep_of
 from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation.chaos import draw_faults

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from shiplap.policies.sleep.sleep_windows import DAYS, parse_window, spans_of
 from shiplap_lab.judge import sleep_rules
-from shiplap_lab.policies.sleep_judge import SleepRule
+from shiplap_lab.judge.sleep_judge import SleepRule
 from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation.run import Simulation
 from tests.thoroughness import draws

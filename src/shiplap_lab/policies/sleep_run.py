@@ -16,9 +16,9 @@ from shiplap.policies.sleep.sleep_settings import SleepSettings
 from shiplap.policies.sleep.sleep_state import SleepNotes, sleep_state, with_rehearsals
 from shiplap.settings import ClusterSettings
 from shiplap_lab.faults.fault import Fault
+from shiplap_lab.judge.sleep_judge import SleepRule
 from shiplap_lab.policies.policy_plays import PolicyRun, PolicyWorld
 from shiplap_lab.policies.sleep_fakes import FakeSleep
-from shiplap_lab.policies.sleep_judge import SleepRule
 from shiplap_lab.policies.sleep_scenario import Night, night_of, sleep_of
 from shiplap_lab.scenarios.scenario import Scenario
 

@@ -16,7 +16,7 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap.policies.gangs import waiting_gangs, whole_gangs
 from shiplap.policies.gangs.gang import KnownGangs
 from shiplap.policies.gangs.gang_membership import Membership, membership
-from shiplap.policies.gangs.gang_room import GangRoom, PodKinds
+from shiplap.policies.gangs.search.gang_room import GangRoom, PodKinds
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan

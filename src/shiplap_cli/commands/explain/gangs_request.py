@@ -17,6 +17,7 @@ from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.policies.gangs.gangs_settings import GangSettings
+from shiplap.policies.gangs.memory.gang_tries import GANGS, GangTries
 from shiplap.policies.gangs.provisioning_requests import (
     BOOKING_EXPIRED,
     CAPACITY_REVOKED,
@@ -135,10 +136,17 @@ def provisioningrequest(
     snapshot, decided = inputs.decided()
     account = _account(_request(inputs, name), snapshot, decided)
     if account.state == "waits" and inputs.decision is not None:
-        account = msgspec.structs.replace(account, next_try=rfc3339(snapshot.now + _AGAIN_S))
+        account = msgspec.structs.replace(account, next_try=_next_try(account.request, snapshot.now, decided))
     page = Group(_page(account), *caveat_lines(inputs))
     emit(joined(account, caveats_of(inputs)), output, lambda: page)
     return 1 if account.state in _WANTING else 0
+
+
+def _next_try(request: str, now: float, decided: Plan) -> str:
+    """The next decision, or where the request has been tried in vain, the end of its pause."""
+    tries = decided.remembered.get(GANGS, ()) if decided.remembered else ()
+    found = (each for each in msgspec.convert(tries, tuple[GangTries, ...]) if each.gang == request)
+    return rfc3339(max((each.next_at for each in found), default=now + _AGAIN_S))
 
 
 def _request(inputs: LoadedInputs, name: str) -> CapacityRequest:

@@ -15,6 +15,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.files.documents import Document
 from shiplap.policies.gangs.gang_membership import REQUEST
 from shiplap.policies.gangs.known_requests import KnownRequests, known_requests
+from shiplap.policies.gangs.memory.gang_tries import says_when
 from shiplap.policies.gangs.provisioning_requests import (
     CHECK_CAPACITY,
     CLASS,
@@ -155,7 +156,8 @@ class PlanInWords(NamedTuple):
     def not_launched(self, pod: Pod, gang: str) -> str:
         """Return the same as a part of a line, and when it is planned again."""
         reason = self.reason(pod, gang)
-        again = "; it is planned again every minute" if self.again and ITS_TURN not in reason else ""
+        is_said = ITS_TURN in reason or says_when(reason)
+        again = "; it is planned again every minute" if self.again and not is_said else ""
         return f"nothing is launched: {reason}{again}"
 
     def verdict(self, pods: Sequence[Pod], gang: str) -> Verdict:

@@ -1,9 +1,11 @@
-"""Reads what gangs are made of beside pods, and answers who asked for them.
+"""Reads what gangs are made of beside pods and what is remembered of them, and answers who asked for them.
 
 PodGroups: a list of each API of which a pod names one, and nothing else. A gang whose PodGroup cannot be read waits,
 with the reason; the pods beside it are planned for.
 
 ProvisioningRequests: those of a cluster are read for each decision, and answered by what was decided.
+
+Tries: read while a gang waits, and written after a decision. Without them a gang is tried in each decision.
 """
 
 from __future__ import annotations
@@ -12,16 +14,20 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 
+from msgspec import UNSET, convert
 from msgspec.structs import replace
 
-from shiplap.errors import ClusterError, ClusterUnreachable, ObjectConflict, ObjectNotFound
+from shiplap.errors import ClusterError, ClusterUnreachable, ObjectConflict, ObjectNotFound, StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.optional.optional_calls import OptionalPart
+from shiplap.flows.optional.policy_port import PolicyPort
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.reading import Reader
 from shiplap.policies.gangs.gang import PodGroupFacts
 from shiplap.policies.gangs.gang_membership import POD_GROUP_APIS, REQUESTS, Asked, named_pod_groups
 from shiplap.policies.gangs.known_requests import Consumers, KnownRequests, known_requests
+from shiplap.policies.gangs.memory.gang_tries import GANGS, GangTries
+from shiplap.policies.gangs.memory.tries_store import GangTriesStore
 from shiplap.policies.gangs.pod_groups import (
     KIND,
     VERSIONS,
@@ -46,6 +52,9 @@ _LOG = logging.getLogger(__name__)
 
 POD_GROUPS = OptionalPart("PodGroups", ClusterUnreachable, call_s=10.0, budget_s=30.0)
 """An invocation has several looks at the cluster, and a cluster may have several APIs of PodGroups."""
+
+TRIES = PolicyPort[GangTriesStore]("gang_tries", OptionalPart("tries for gangs"))
+"""The port to the tries for the gangs of a cluster."""
 
 _READER = Reader(PodGroupObject, KIND)
 _KINDS = {api: CustomKind(api, VERSIONS[api], "podgroups", _READER) for api in POD_GROUP_APIS}
@@ -145,3 +154,31 @@ def answer_requests(
         else:
             _LOG.info("ProvisioningRequest %s is answered", item.key, extra={"cluster": cluster})
         written += 1
+
+
+def read_tries(cluster: str, context: FlowContext) -> tuple[GangTries, ...] | None:
+    """Return the tries for the gangs of a cluster; None where they cannot be read, and must not be written over."""
+    store = context.policy_port(TRIES)
+    if store is None:
+        return None
+    try:
+        return store.read(cluster)
+    except StoreError as error:
+        context.meter.count("GangTriesNotRead")
+        _LOG.warning("each gang is tried, what is remembered is not read: %s", error, extra={"cluster": cluster})
+        return None
+
+
+def remember_tries(cluster: str, before: Sequence[GangTries], plan: Plan, now: float, context: FlowContext) -> None:
+    """Write what a plan wants remembered of gangs, if that is not what is stored already."""
+    store, wanted = context.policy_port(TRIES), plan.remembered
+    if store is None or wanted is UNSET or GANGS not in wanted:
+        return
+    tries = convert(wanted[GANGS], tuple[GangTries, ...])
+    if tries == before:
+        return
+    try:
+        store.save(cluster, tries, now)
+    except StoreError as error:
+        context.meter.count("GangTriesNotWritten")
+        _LOG.warning("tries for gangs are not remembered: %s", error, extra={"cluster": cluster})

@@ -11,9 +11,12 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.policies.gangs_inputs import (
     POD_GROUPS,
     PROVISIONING_REQUESTS,
+    TRIES,
     answer_requests,
     read_pod_groups,
     read_requests,
+    read_tries,
+    remember_tries,
 )
 from shiplap.flows.policies.policy import DecisionFacts, Launches, Policy
 from shiplap.kubernetes.objects import Pod
@@ -21,6 +24,7 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.policies.gangs.gang import KnownGangs
 from shiplap.policies.gangs.gangs_settings import GangSettings
 from shiplap.policies.gangs.known_requests import Consumers, KnownRequests, consumers, pods_of_requests
+from shiplap.policies.gangs.memory.gang_tries import GangTries
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings
@@ -34,12 +38,14 @@ class GangPolicy(Policy):
     """Gangs: nothing is launched for one that cannot have all that it needs."""
 
     parts = (POD_GROUPS, PROVISIONING_REQUESTS)
+    ports = (TRIES,)
 
     def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
         super().__init__(settings, context)
         self._chosen = settings.policy(GangSettings) or GangSettings()
         self._requests: KnownRequests | None = None
         self._taken: Consumers = {}
+        self._tries: tuple[GangTries, ...] | None = None
 
     def pods_without_objects(self, view: ClusterView, now: float) -> Sequence[Pod]:
         """Return the pods of ProvisioningRequests: those that are to be planned, and those whose room is booked."""
@@ -50,14 +56,21 @@ class GangPolicy(Policy):
         return pods_of_requests(self._requests, view, self._taken, now)
 
     def answer(self, view: ClusterView, plan: Plan | None, now: float) -> None:
-        """Write the conditions of ProvisioningRequests."""
+        """Write the conditions of ProvisioningRequests, and what is to be remembered of gangs that are short."""
         if self._requests is not None and self._requests.served:
             name, taken = self.settings.name, self._taken
             answer_requests(name, self._requests, taken, view.nodes, plan, now, self.context)
+        if self._tries is not None and plan is not None:
+            remember_tries(self.settings.name, self._tries, plan, now, self.context)
 
     def planning_input(self, facts: DecisionFacts) -> GangInput:
         """Return what is known of gangs that wait beside their pods."""
-        return self._known(facts.snapshot.view.unbound)
+        found = self._known(facts.snapshot.view.unbound)
+        if not _waiting(facts.snapshot.with_policies([found])):
+            return found
+        if self._tries is None:
+            self._tries = read_tries(self.settings.name, self.context)
+        return replace(found, known=replace(found.known, tries=self._tries))
 
     def replacement_input(self, facts: DecisionFacts) -> GangInput:
         """Return what is known of gangs that wait or run: those must not be torn."""

@@ -7,6 +7,7 @@ import msgspec
 from shiplap.kubernetes.names import namespaced_name
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import epoch
+from shiplap.policies.gangs.memory.gang_tries import GangTries
 
 WAIT_S = 300.0
 """How long members that do not exist yet are waited for where nothing else is said, in seconds."""
@@ -108,7 +109,8 @@ class KnownGangs(msgspec.Struct, frozen=True, omit_defaults=True):
     """What decisions know of gangs beside pods: PodGroups, and how long missing members are waited for.
 
     A gang that has waited for `set_aside_s` seconds has room set aside from gangs after it; 0: none ever has. Without
-    `requests` ProvisioningRequests are off; with `requests_unread` they could not be read, and why.
+    `requests` ProvisioningRequests are off; with `requests_unread` they could not be read, and why. Without `tries`
+    nothing is remembered of gangs that were short.
     """
 
     wait_s: float = WAIT_S
@@ -116,3 +118,4 @@ class KnownGangs(msgspec.Struct, frozen=True, omit_defaults=True):
     set_aside_s: float = 0.0
     requests: tuple[RequestState, ...] | None = None
     requests_unread: str = ""
+    tries: tuple[GangTries, ...] | None = None

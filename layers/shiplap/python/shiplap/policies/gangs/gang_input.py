@@ -12,6 +12,7 @@ from shiplap.disruption.commands import DisruptionProposal
 from shiplap.disruption.decision_progress import DecisionProgress
 from shiplap.disruption.methods.method import DisruptionMethod
 from shiplap.policies.gangs.gang import KnownGangs
+from shiplap.policies.gangs.memory.gang_tries import GANGS
 from shiplap.policies.gangs.running_gangs import torn_without
 from shiplap.policies.gangs.waiting_gangs import waiting_gangs
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -24,7 +25,7 @@ class GangInput(PolicyInput, DisruptionMethod, frozen=True):
     known: KnownGangs
 
     stage: ClassVar[PlanStage] = PlanStage.PODS
-    recorded_as: ClassVar[str] = "gangs"
+    recorded_as: ClassVar[str] = GANGS
 
     def plan(self, snapshot: Snapshot, decide: Callable[[Snapshot], Plan]) -> Plan:
         """Plan for each gang as a whole, or not at all."""
@@ -40,7 +41,7 @@ class GangInput(PolicyInput, DisruptionMethod, frozen=True):
             return decide(snapshot)
         from shiplap.policies.gangs.whole_gangs import with_whole_gangs  # noqa: PLC0415 - most clusters have no gang
 
-        return with_whole_gangs(snapshot, gangs, decide, self.known.set_aside_s)
+        return with_whole_gangs(snapshot, gangs, decide, self.known.set_aside_s, self.known.tries)
 
     def commands(self, progress: DecisionProgress, candidates: Sequence[Candidate]) -> Sequence[DisruptionProposal]:  # noqa: ARG002 - all nodes count
         """Remove nothing. Protect the nodes of gangs that run, as if their pods had the annotation do-not-disrupt."""

@@ -15,6 +15,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import has_no_object
 from shiplap.kubernetes.objects import Node, Pod, RawObject
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.policies.gangs.memory.gang_tries import without_tries
 from shiplap.policies.gangs.provisioning_requests import (
     ACCEPTED,
     BOOKED_S,
@@ -77,7 +78,7 @@ def outcomes(plan: Plan, nodes: Iterable[Node]) -> dict[str, RequestOutcome]:
         coming.update(request_of_reference(pod) for pod in claim.pods if has_no_object(pod.name))
     for entry in (*plan.unschedulable, *plan.ignored):
         if has_no_object(entry.pod.name):
-            why.setdefault(request_of_reference(entry.pod), entry.message)
+            why.setdefault(request_of_reference(entry.pod), without_tries(entry.message))
     return {
         uid: RequestOutcome(dict(ready.get(uid, {})), coming[uid], why.get(uid, ""))
         for uid in ready.keys() | coming.keys() | why.keys()
@@ -172,7 +173,7 @@ def _of_outcome(request: CapacityRequest, outcome: RequestOutcome, now: float) -
     reason, why = "CapacityIsNotFound", why or f"{ready} of {_pods(total)} have room"
     if not request.is_retried:
         return RequestCondition(FAILED, "True", reason, why)
-    return RequestCondition(PROVISIONED, "False", reason, f"{why}; it is tried again every minute")
+    return RequestCondition(PROVISIONED, "False", reason, f"{why}; it is tried again within five minutes")
 
 
 def _written(request: CapacityRequest, changed: Sequence[RequestCondition], now: float) -> RawObject | None:

@@ -8,9 +8,10 @@ get the room of gangs that are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 
 import msgspec
+from msgspec import json
 from msgspec.structs import replace
 
 from shiplap.kubernetes import labels
@@ -18,7 +19,9 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.policies.gangs.gang import GangMembers
-from shiplap.policies.gangs.gang_room import GangRoom, PodKinds
+from shiplap.policies.gangs.memory.gang_tries import GANGS, GangSupply, GangTries
+from shiplap.policies.gangs.search.gang_room import GangRoom, PodKinds
+from shiplap.policies.gangs.search.remembered_gangs import RememberedGangs
 from shiplap.scheduling.model.scheduling_plan import (
     Placement,
     Plan,
@@ -43,7 +46,11 @@ Decide = Callable[[Snapshot], Plan]
 
 
 def with_whole_gangs(
-    snapshot: Snapshot, gangs: Sequence[GangMembers], decide: Decide, set_aside_s: float = 0.0
+    snapshot: Snapshot,
+    gangs: Sequence[GangMembers],
+    decide: Decide,
+    set_aside_s: float = 0.0,
+    tries: Sequence[GangTries] | None = None,
 ) -> Plan:
     """Return a plan that leaves out the gangs that are short, and says why. Raises as `decide`.
 
@@ -52,11 +59,12 @@ def with_whole_gangs(
         gangs: those that wait, in the order in which they are served.
         decide: plans a snapshot regardless of gangs.
         set_aside_s: a gang that has waited so long keeps gangs after it from the room that it lacks; 0 for none.
+        tries: what is remembered of gangs that were short; None where nothing is.
     """
-    search = _GangSearch(snapshot, gangs, decide, set_aside_s)
-    able = [members for members in gangs if not members.gang.problem]
+    search = _GangSearch(snapshot, gangs, decide, set_aside_s, tries)
+    able = search.able
     everything = [_Choice(members) for members in able]
-    if not any(members.gang.topology for members in able) and not search.lack(able):
+    if not any(members.gang.topology for members in able) and not search.sets_aside and not search.lack(able):
         first = search.plan(everything)
         if _are_whole(first, everything):
             return search.told(first)
@@ -80,7 +88,14 @@ class _Refusal(msgspec.Struct, frozen=True):
 class _GangSearch:
     """Finds out which gangs fit beside each other, by a bounded number of plans."""
 
-    def __init__(self, snapshot: Snapshot, gangs: Sequence[GangMembers], decide: Decide, set_aside_s: float) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        gangs: Sequence[GangMembers],
+        decide: Decide,
+        set_aside_s: float,
+        tries: Sequence[GangTries] | None,
+    ) -> None:
         self._set_aside_s = set_aside_s
         self._waited: list[tuple[GangMembers, frozenset[str]]] = []
         """The gangs that have room set aside, each with the resources that it lacks."""
@@ -93,11 +108,41 @@ class _GangSearch:
         """True once a plan has found a gang short: the words of a plan say more, so the first one is planned."""
         self._kinds = PodKinds()
         self._able = [item for item in gangs if not item.gang.problem]
+        self._place = {id(item): place for place, item in enumerate(gangs)}
         self._room = _room(snapshot, self._able, self._kinds) if len(self._able) > 1 else None
         of_gangs = {pod.key for members in gangs for pod in members.waiting}
         self._others = tuple([pod for pod in snapshot.view.pods if pod.spec.node_name or pod.key not in of_gangs])
         """The pods that every plan has."""
         self._priorities = {pod.key: pod.spec.priority for pod in snapshot.view.pods}
+        self._memory = RememberedGangs(tries, self._able, self._seen, snapshot.now) if tries is not None else None
+        self._rest()
+
+    def _rest(self) -> None:
+        """Refuse the gangs that rest. What they lack stays set aside for them."""
+        resting = self._memory.resting if self._memory is not None else {}
+        for members in self._able:
+            item = resting.get(id(members))
+            if item is not None:
+                self._refused[id(members)] = _Refusal(item.text)
+                if self._has_waited(members) and item.lacks:
+                    self._waited.append((members, frozenset(item.lacks)))
+
+    @property
+    def able(self) -> list[GangMembers]:
+        """The gangs that are tried now."""
+        return [members for members in self._able if id(members) not in self._refused]
+
+    @property
+    def sets_aside(self) -> bool:
+        """True if a gang that is not tried now has room set aside."""
+        return bool(self._waited)
+
+    @cached_property
+    def _any_room(self) -> GangRoom | None:
+        return self._room or _room(self._snapshot, self._able, self._kinds)
+
+    def _seen(self, members: GangMembers) -> GangSupply | None:
+        return self._any_room.seen(members) if self._any_room is not None else None
 
     def lack(self, gangs: Iterable[GangMembers]) -> str:
         """What gangs have certainly too little of together, which needs no plan; nothing where a plan has to tell."""
@@ -105,8 +150,7 @@ class _GangSearch:
 
     def _shortfall(self, members: GangMembers, ahead: Iterable[GangMembers]) -> str:
         """What a gang lacks in all under limits, behind others; nothing where that is not certain."""
-        room = self._room or _room(self._snapshot, self._able, self._kinds)
-        return room.shortfall(members, ahead) if room is not None else ""
+        return self._any_room.shortfall(members, ahead) if self._any_room is not None else ""
 
     def plan(self, choices: Sequence[_Choice], *, is_trial: bool = False) -> Plan:
         """Plan the chosen gangs beside all pods that are in no gang."""
@@ -164,20 +208,33 @@ class _GangSearch:
             return True
         return bool(self.lack((*(choice.members for choice in before), *gangs)))
 
-    def _set_aside(self, members: GangMembers, ahead: Sequence[GangMembers]) -> None:
-        """Keep later gangs from what a gang lacks that has waited long enough and can have it one day."""
+    def _refuse(
+        self, members: GangMembers, refusal: _Refusal, ahead: Sequence[GangMembers], *, is_tried: bool = True
+    ) -> None:
+        """Leave a gang out that is short, and keep later ones from what it lacks if it can have that one day."""
+        lacks = cache(lambda: self._lacks(members, ahead))
+        if self._has_waited(members) and lacks():
+            self._waited.append((members, lacks()))
+        is_tried = is_tried and (refusal.cause is None or not is_asleep(refusal.cause))
+        if self._memory is not None and is_tried:
+            refusal = replace(refusal, text=self._memory.tried(members, refusal.text, lacks))
+        self._refused[id(members)] = refusal
+
+    def _lacks(self, members: GangMembers, ahead: Sequence[GangMembers]) -> frozenset[str]:
+        """The resources that a gang lacks behind others, if enough nodes may end; none where no gang is behind it."""
+        return self._room.wait_for(members, ahead) if self._room is not None else frozenset()
+
+    def _has_waited(self, members: GangMembers) -> bool:
+        """True if a gang has waited so long that gangs after it must not overtake it."""
         began = members.gang.began
-        if self._room is None or not self._set_aside_s or began is None:
-            return
-        if self._snapshot.now >= began + self._set_aside_s and (lacks := self._room.wait_for(members, ahead)):
-            self._waited.append((members, lacks))
+        return bool(self._set_aside_s) and began is not None and self._snapshot.now >= began + self._set_aside_s
 
     def _is_held_back(self, members: GangMembers) -> bool:
         """True, and the gang is refused, if it would take what is set aside. What runs gets back what it has lost."""
         if self._room is None or members.placed:
             return False
         for earlier, lacks in self._waited:
-            if self._room.competes(members, earlier, lacks):
+            if self._place[id(earlier)] < self._place[id(members)] and self._room.competes(members, earlier, lacks):
                 gang = earlier.gang
                 what = ", ".join(sorted(lacks))
                 why = f"{what} is set aside for gang {gang.key}, which waits since {gang.created_at}"
@@ -190,8 +247,7 @@ class _GangSearch:
         wants = self._wants(members) if self._short else None
         known = self._short.get(wants) if wants is not None else None
         if known is not None:
-            self._refused[id(members)] = known
-            self._set_aside(members, ahead)
+            self._refuse(members, known, ahead)
         return known is not None
 
     def _alone(self, members: GangMembers, before: Sequence[_Choice]) -> list[_Choice]:
@@ -202,8 +258,7 @@ class _GangSearch:
         ahead = [choice.members for choice in before]
         lack = self.lack((*ahead, members)) if self._has_refused else ""
         if lack:
-            self._refused[id(members)] = _Refusal(self._shortfall(members, ahead) or lack)
-            self._set_aside(members, ahead)
+            self._refuse(members, _Refusal(self._shortfall(members, ahead) or lack), ahead)
             return []
         if self._must_wait(members):
             return []
@@ -213,8 +268,10 @@ class _GangSearch:
         if not zones:
             self._refused[id(members)] = _Refusal("its members must share a zone, but select different ones")
             return []
+        is_tried = True
         for zone in zones:
             if self._plans_left <= 0:
+                is_tried = False
                 refusals.append((0, zone, _Refusal(f"the {_MOST_PLANS} plans of a decision went to gangs before it")))
                 break
             choices = [*before, _Choice(members, zone)]
@@ -227,9 +284,8 @@ class _GangSearch:
         if found:
             return [_Choice(members, min(found)[2])]
         refusal = _with_shortfall(min(refusals, key=lambda item: item[:2])[2], self._shortfall(members, ahead))
-        self._refused[id(members)] = refusal
+        self._refuse(members, refusal, ahead, is_tried=is_tried)
         self._has_refused = True
-        self._set_aside(members, ahead)
         wants = self._wants(members)
         if wants is not None and self._plans_left > 0:
             self._short[wants] = refusal
@@ -288,6 +344,9 @@ class _GangSearch:
             if id(members) in self._refused
             for entry in _entries(members, self._refused[id(members)])
         ]
+        if self._memory is not None:
+            tries = json.decode(json.encode(self._memory.after()))  # as a plan that was recorded has them
+            plan = replace(plan, remembered={GANGS: tries})
         if not waiting:
             return plan
         return replace(plan, unschedulable=tuple(sorted((*plan.unschedulable, *waiting), key=lambda entry: entry.pod)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -169,7 +170,8 @@ class Plan(_Part, frozen=True):
     """`ignored` are pods left alone, with the reason. Everything is sorted; equal snapshots give equal plans.
 
     `unsettled`: pods are left out, virtual ones too, that another decision would place as soon as the claims of this
-    one are there.
+    one are there. `remembered` is what policies want remembered of this plan, by the names of their inputs in records;
+    plans of which nothing is lack it.
     """
 
     node_claims: tuple[PlannedClaim, ...] = ()
@@ -181,6 +183,7 @@ class Plan(_Part, frozen=True):
     static_pools: tuple[StaticPool, ...] = ()
     buffers: tuple[BufferState, ...] = ()
     unsettled: bool = False
+    remembered: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 def left_by_priority(plan: Plan, priorities: Mapping[str, int]) -> list[int]:

@@ -9,6 +9,7 @@ hold as many members as they can, and to be of the type that costs the limit lea
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -20,6 +21,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Affinity, ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 from shiplap.kubernetes.quantity import format_amount
 from shiplap.policies.gangs.gang import GangMembers
+from shiplap.policies.gangs.memory.gang_tries import GangSupply
 from shiplap.scheduling.explain.nearest import amount
 from shiplap.scheduling.model.pod_classes import PodClass, signature
 from shiplap.scheduling.model.resources import PLENTY, Bools, Ints, pods_held
@@ -97,13 +99,15 @@ class _Kind(msgspec.Struct, frozen=True, eq=False):
 class _Need(msgspec.Struct, frozen=True, eq=False):
     """The least that a gang takes [resources]: in all, and of each place that some of its pods are bound to.
 
-    `by_kind` and `by_size` are the fewest members of each kind and size that it needs.
+    `by_kind` and `by_size` are the fewest members of each kind and size that it needs. `asks` says what its pods ask
+    for, and how many there are.
     """
 
     total: Ints
     by_place: Mapping[int, Ints]
     by_kind: Mapping[int, int]
     by_size: Mapping[Size, int]
+    asks: Sequence[tuple[bytes, int]]
 
 
 class _Shortfall(msgspec.Struct, frozen=True):
@@ -148,7 +152,7 @@ class GangRoom:
             if not pod_class.problem
             for pod in pod_class.members
         }
-        self._everywhere = self._places.everywhere()
+        self._everywhere, self._specs = self._places.everywhere(), kinds.specs
         self._needs: dict[int, _Need] = {}
         alike: dict[tuple[int, ...], _Need] = {}
         for members, mine in zip(gangs, numbers, strict=True):
@@ -225,6 +229,19 @@ class GangRoom:
         near = any(self._places.share(one, another) for one in mine.by_place for another in theirs.by_place)
         return near and bool(mine.total[columns].any())
 
+    def seen(self, members: GangMembers) -> GangSupply | None:
+        """Return what decides whether a gang has room; None where a plan says what is wrong with its pods."""
+        need = self._needs.get(id(members))
+        if need is None:
+            return None
+        room = Counter({"members": sum(min(self._kinds[number].number, PLENTY) for number in need.by_kind)})
+        columns = np.flatnonzero(need.total).tolist()
+        for place in need.by_place:
+            room.update({self._axis.names[column]: int(self._places.all[place].room[column]) for column in columns})
+        sold = [self._places.sold(place) for place in sorted(need.by_place)]
+        digest = hashlib.sha256(repr((need.asks, sold)).encode()).hexdigest()[:16]
+        return GangSupply(digest, {name: most for name, most in sorted(room.items()) if most < PLENTY})
+
     def _lack(self, needed: Ints, room: Ints) -> str:
         short = np.flatnonzero((needed > room) & (room < PLENTY)).tolist()
         if not short:
@@ -244,7 +261,8 @@ class GangRoom:
         for number, count in by_kind.items():
             by_size[self._kinds[number].size] += count
         of_places = {place: self._least(some, spare) for place, some in by_place.items()}
-        return _Need(self._least(counts, spare), of_places, by_kind, by_size)
+        asks = sorted((signature(self._specs[number]), count) for number, count in counts.items())
+        return _Need(self._least(counts, spare), of_places, by_kind, by_size, [(b"", needed), *asks])
 
     def _least(self, counts: Mapping[int, int], spare: int) -> Ints:
         """The least [resources] that these pods take if so many may be left out, resource by resource."""
@@ -262,6 +280,7 @@ class _Places:
         self._possible = PossibleNodes(compiled.templates, ClaimGroups(), best_effort=best_effort)
         self._attempts = PlacementAttempts(compiled.templates, compiled.nodes, compiled.axis, compiled.daemon_terms)
         self._of_shapes: dict[int, int] = {}
+        self._sold: dict[int, str] = {}
         self._of_nobody: Bools = np.array(
             [labels.NODE_POOL not in node.labels for node in compiled.nodes.all], np.bool_
         )
@@ -309,6 +328,13 @@ class _Places:
         found = self.all[place]
         return self._room(found.nodes & self._of_nobody, found.groups, is_unused=True)
 
+    def sold(self, place: int) -> str:
+        """Return a digest of what the NodePools of a place may launch: offerings, reserved units and limits."""
+        if place not in self._sold:
+            said = sorted(repr(_offers(group)) for group in self.all[place].groups)
+            self._sold[place] = hashlib.sha256("".join(said).encode()).hexdigest()
+        return self._sold[place]
+
     def share(self, place: int, other: int) -> bool:
         """True if two places have a node or a NodePool in common."""
         one, another = self.all[place], self.all[other]
@@ -344,6 +370,16 @@ class _Places:
             for column, (allowed, each) in enumerate(zip(left, most.tolist(), strict=True)):
                 room[column] += max(min(allowed, nodes_left * each), 0)
         return np.array([min(amount, PLENTY) for amount in room], np.int64)
+
+
+def _offers(group: ClaimGroup) -> tuple[object, ...]:
+    """Return what a group of new nodes may be launched as, whatever it costs."""
+    template, table = group.template, group.template.table
+    types = np.unique(table.row_type[group.rows])
+    cells = np.packbits(np.isfinite(table.prices[types])).tobytes()
+    of_table = ([table.names[place] for place in types.tolist()], table.zones, table.capacity_types, cells)
+    allowed = (sorted(template.limits.amounts.items()), sorted(template.units.items()))
+    return template.name, *of_table, *allowed
 
 
 def _with_one_of_each(snapshot: Snapshot, specs: Sequence[PodSpec]) -> Snapshot:
