@@ -54,10 +54,12 @@ def _without_bounds(pool: NodePool) -> NodePool:
 
 
 def _comes_to_rest(_: Decided, after: Decided) -> str:
-    """Commands save money, leave every pod that had a node with one, and end."""
+    """Commands save money, leave every pod that had a node with one, and end; nodes that stay have a reason."""
     snapshot, moved_in = after.snapshot, dict[str, float]()
     for _step in range(_MOST_DECISIONS + len(snapshot.view.nodes)):
         decided = decision(snapshot, moved_in)
+        if silent := _silent(snapshot, decided):
+            return f"says nothing of {silent}"
         if not decided.commands:
             return ""
         changed = _carried_out(snapshot, decided, moved_in)
@@ -65,6 +67,14 @@ def _comes_to_rest(_: Decided, after: Decided) -> str:
             return wrong
         snapshot = changed
     return f"does not come to rest: {[command.detail for command in decided.commands]}"
+
+
+def _silent(snapshot: Snapshot, decided: Decision) -> list[str]:
+    """The nodes of NodePools that a decision neither removes nor names with a reason why they stay."""
+    pools = {pool.metadata.name for pool in snapshot.manifests.node_pools}
+    named = _nodes_of(decided).union(entry.node for entry in decided.blocked)
+    ours = (node for node in snapshot.view.nodes if node.metadata.labels.get(labels.NODE_POOL) in pools)
+    return sorted({node.metadata.name for node in ours} - named)
 
 
 def _rests_at_once(_: Decided, after: Decided) -> str:

@@ -595,6 +595,21 @@ def test_221_the_oldest_drift_goes_first_and_empty_nodes_before_it() -> None:
     assert two.removed == {"n1", "n2"}
 
 
+def test_while_nodes_drift_every_other_node_says_why_it_stays() -> None:
+    """A node of a second pool, of one that only empties, a protected one and one with nowhere to go wait with it."""
+    nodes = [small("old", labels={"gone": "x"}), small("a"), small("b"), small("c", pool="empties"), large("d")]
+    kept = pod_on("kept", "b", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
+    pools = [pool("default", rule("gone", "DoesNotExist")), pool("empties", policy="WhenEmpty")]
+    verdict = disrupted(
+        *nodes, pods=[kept, *(pod_on(f"p-{name}", name) for name in ("old", "a", "c", "d"))], pools=pools, types=BOTH
+    )
+    assert verdict.removed == {"old"}
+    assert verdict.command.method is Method.DRIFT
+    assert verdict.blocked("a") == verdict.blocked("d") == "consolidation waits for nodes that expire or drift"
+    assert "default/kept" in verdict.blocked("b")
+    assert "WhenEmpty" in verdict.blocked("c")
+
+
 def test_a_drifted_node_that_cannot_go_does_not_hold_up_the_others() -> None:
     pinned = pod_on("p0", "n0", selector={"only": "here"})
     nodes = [small("n0", labels={"gone": "x", "only": "here"}), small("n1", labels={"gone": "x"})]

@@ -54,8 +54,11 @@ def ask(methods: Sequence[DisruptionMethod], progress: DecisionProgress) -> Deci
     commands: list[DisruptionProposal] = []
     budgeted: set[str] = set()
     for method in methods:
-        if method.waits_for.isdisjoint(command.method for command in commands):
-            found = method.commands(progress, progress.left(commands))
-            commands += found
-            budgeted.update(node for command in found if method.uses_budgets for node in command.nodes)
+        candidates = progress.left(commands)
+        if not method.waits_for.isdisjoint(command.method for command in commands):
+            method.wait(progress, candidates)
+            continue
+        found = method.commands(progress, candidates)
+        commands += found
+        budgeted.update(node for command in found if method.uses_budgets for node in command.nodes)
     return progress.decision(commands, budgeted)

@@ -29,3 +29,6 @@ class DisruptionMethod:
     @abstractmethod
     def commands(self, progress: DecisionProgress, candidates: Sequence[Candidate]) -> Sequence[DisruptionProposal]:
         """Choose among these nodes. Note in `progress` what goes, and why other nodes stay."""
+
+    def wait(self, progress: DecisionProgress, candidates: Sequence[Candidate]) -> None:
+        """Note in `progress` why these nodes stay while a method that this one waits for has commands."""

@@ -44,6 +44,14 @@ class Underutilization(DisruptionMethod):
                 progress.keep_within_budget([candidate], Reason.UNDERUTILIZED)
         return proposals
 
+    def wait(self, progress: DecisionProgress, candidates: Sequence[Candidate]) -> None:
+        """Say so of every node that consolidation would have looked at, and of every other why it would not."""
+        unsaid = [item for item in candidates if not item.empty and item.name not in progress.blocked]
+        progress.blocked |= {item.name: _WAITS for item in unsaid if progress.may_consolidate(item)}
+
+
+_WAITS = "consolidation waits for nodes that expire or drift"
+
 
 def _search(
     progress: DecisionProgress, eligible: Sequence[Candidate], allowed: Mapping[str, int]
