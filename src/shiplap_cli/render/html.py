@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.disruption.candidates import reschedulable_pods
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.current_prices import node_prices
 from shiplap.drawing import markup
@@ -24,7 +25,7 @@ from shiplap.drawing.packing_map import (
     sections,
     totals,
 )
-from shiplap.drawing.picture import ClusterPicture, NodePictureState
+from shiplap.drawing.picture import ClusterPicture, NodePictureState, PendingPicture
 from shiplap.drawing.style import colour_numbers
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes import labels
@@ -187,7 +188,21 @@ def after_commands(snapshot: Snapshot, decision: Decision, prices: NodePrices) -
             merged[placement.name] = Placement(placement.name, (*known.pods, *placement.pods)) if known else placement
     claims = tuple(claim for command in decision.commands for claim in command.replacements)
     after = picture_after_plan(snapshot, Plan(node_claims=claims, existing_nodes=tuple(merged.values())), prices)
-    return replace(after, nodes=tuple(node for node in after.nodes if node.name not in gone))
+    nodes = tuple(node for node in after.nodes if node.name not in gone)
+    return replace(after, nodes=nodes, pending=(*after.pending, *_without_a_place(snapshot, decision)))
+
+
+def _without_a_place(snapshot: Snapshot, decision: Decision) -> Iterator[PendingPicture]:
+    """The pods whose node goes before anything is planned for them: of static pools, and where the node goes first."""
+    on_nodes = snapshot.view.of_pods(reschedulable_pods)
+    for command in decision.commands:
+        parts: tuple[PlannedClaim | Placement, ...] = (*command.replacements, *command.placements)
+        placed = {ref.key for part in parts for ref in part.pods}
+        for node in command.nodes:
+            for pod in on_nodes.get(node, ()):
+                if pod.key not in placed:
+                    reason = f"kube-scheduler finds its place once {node} goes"
+                    yield PendingPicture(namespace=pod.metadata.namespace, name=pod.metadata.name, reason=reason)
 
 
 def _lower_bound(snapshot: Snapshot, plan: Plan) -> float | None:

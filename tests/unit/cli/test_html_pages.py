@@ -181,6 +181,27 @@ def test_commands_move_pods_and_keep_others(files: Path) -> None:
     assert "its pods fit elsewhere" in disrupt_report(looked_at, decision)
 
 
+def test_pods_of_a_node_for_which_no_place_is_planned_are_shown_as_waiting(files: Path) -> None:
+    """A node of a static pool goes, and one that is moved off as ever: only the first one's pods are homeless."""
+    alone, moves = pod("alone", "500m", nodeName="b"), pod("moves", "500m", nodeName="c")
+    looked_at = snapshot(files, node("a"), node("b"), node("c"), alone, moves)
+    commands = (
+        DisruptionProposal(Reason.DRIFTED, Method.STATIC_DRIFT, ("b",), moved=1),
+        DisruptionProposal(
+            Reason.UNDERUTILIZED,
+            Method.CONSOLIDATION,
+            ("c",),
+            placements=(Placement("a", (PodReference("web", "moves"),)),),
+            moved=1,
+        ),
+    )
+    after = after_commands(looked_at, Decision(commands), node_prices(looked_at))
+    assert [(item.name, item.reason) for item in after.pending] == [
+        ("alone", "kube-scheduler finds its place once b goes")
+    ]
+    assert [item.name for each in after.nodes for item in each.pods] == ["moves"]
+
+
 def test_the_bound_is_below_every_plan_and_met_by_a_full_node(files: Path) -> None:
     looked_at = snapshot(files, *(pod(f"p{place}", "1900m") for place in range(4)))
     decided = decide(looked_at)
