@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from shiplap.kubernetes.objects import PodSpec
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.shiplap_annotations import MAX_HOURLY_PRICE
 from shiplap.scheduling.planner import solve
 from shiplap_cli.accounts.smallest_changes import ChangeProposal, change_proposals
@@ -326,13 +327,22 @@ def test_of_several_constraints_only_the_one_that_matters_is_loosened() -> None:
     assert proposal.changes == ("maxSkew 2 over topology.kubernetes.io/zone",)
 
 
-def test_limits_in_dollars_are_no_limits_of_the_spec() -> None:
-    dear = pool(limits={})
-    annotated = msgspec.structs.replace(
-        dear, metadata=msgspec.structs.replace(dear.metadata, annotations={MAX_HOURLY_PRICE: "0.01"})
-    )
-    outcome = given(pod(cpu="3"), pools=[annotated], types=ONLY)
-    assert asked(outcome) == ()
+def in_dollars(limit: str, **fields: Any) -> NodePool:
+    """A NodePool that may cost so much an hour."""
+    return pool(annotations={MAX_HOURLY_PRICE: limit}, **fields)
+
+
+def test_a_higher_limit_in_dollars_to_the_cent() -> None:
+    """The type costs $0.4321 an hour; only the limits that hold the pod back are raised."""
+    types = [fake_type("only", cpu="4", memory="8Gi", price=0.4321)]
+    bought = {"capacity_types": ["on-demand"]}
+    for limit, limits in (("0.01", {}), ("0.3", {"cpu": "100"}), ("0.3", {"cpu": "1"})):
+        outcome = given(pod(cpu="3"), pools=[in_dollars(limit, limits=limits, **bought)], types=types)
+        changes = [part for text in asked(outcome)[0].changes for part in text.split(", ")]
+        more = ["raise the cpu limit of pool default from 1 to 4"] if limits.get("cpu") == "1" else []
+        assert sorted(changes) == sorted([f"raise {MAX_HOURLY_PRICE} of pool default from {limit} to 0.44", *more])
+    assert given(pod(cpu="3"), pools=[in_dollars("0.44", **bought)], types=types).scheduled
+    assert not given(pod(cpu="3"), pools=[in_dollars("0.43", **bought)], types=types).scheduled
 
 
 NIGHT = {"tier": "night"}

@@ -9,6 +9,7 @@ write. What blocks a NodePool that fits is named unplanned: nothing is known of 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
 from enum import IntEnum
 
 import msgspec
@@ -38,7 +39,7 @@ from shiplap.manifests.custom_resources import (
     Quantity,
     RequirementSpec,
 )
-from shiplap.manifests.shiplap_annotations import PROBE_UNMEASURED_TYPES
+from shiplap.manifests.shiplap_annotations import MAX_HOURLY_PRICE, MICROS, PROBE_UNMEASURED_TYPES
 from shiplap.scheduling.explain.nearest import SHRINKS, Miss, amount, dollars, nearest_node, unmet_labels
 from shiplap.scheduling.explain.refusal_words import conflicting, labels_to_add
 from shiplap.scheduling.explain.unschedulable import Explainer, TemplateVerdict
@@ -49,7 +50,7 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import plan, solve, write
-from shiplap.scheduling.supply.limits import NODES
+from shiplap.scheduling.supply.limits import HOURLY, NODES
 from shiplap.scheduling.supply.open_claims import RefusalKind
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap_cli.output import counted
@@ -221,7 +222,7 @@ def change_proposals(
         starts = [_Start(snapshot, first, [])] if first.left_out else []
     else:
         starts = list(_starts_with_volumes(snapshot, key)) if together is None else []
-    limits = {pool.metadata.name: pool.spec.limits for pool in snapshot.manifests.node_pools}
+    limits = {pool.metadata.name: _limits_of(pool) for pool in snapshot.manifests.node_pools}
     found: list[_Found | None] = []
     for start in starts:
         pod_class = start.attempt.pod_class
@@ -674,10 +675,20 @@ def _exactly(resource: str, value: int) -> str:
     return format_amount(resource, value)
 
 
+def _limits_of(pool: NodePool) -> Mapping[str, Quantity]:
+    """The limits of a NodePool as they are written, that in dollars among them."""
+    dollars_an_hour = pool.metadata.annotations.get(MAX_HOURLY_PRICE)
+    return pool.spec.limits if dollars_an_hour is None else {**pool.spec.limits, HOURLY: dollars_an_hour}
+
+
+def _limit(resource: str, written: Quantity) -> int:
+    return int(Decimal(written) * MICROS) if resource == HOURLY else parse_amount(resource, written)
+
+
 def _raise_limit(snapshot: Snapshot, subject: _SubjectPod, template: NodeClaimTemplate, miss: Miss) -> _Change | None:
-    """The NodePool with limits that are high enough for the pods; None if they are not limits of its spec."""
+    """The NodePool with limits that are high enough for the pods; None if they are not limits of its own."""
     pool = template.pool.metadata.name
-    known = next(p for p in snapshot.manifests.node_pools if p.metadata.name == pool).spec.limits
+    known = _limits_of(next(p for p in snapshot.manifests.node_pools if p.metadata.name == pool))
     if not known.keys() >= miss.short.keys():
         return None
     nodes = subject.together.needed if subject.together is not None else 1
@@ -685,14 +696,16 @@ def _raise_limit(snapshot: Snapshot, subject: _SubjectPod, template: NodeClaimTe
     parts = {}
     kind = template.table.types[template.table.index[miss.nearest.instance_type]]
     for resource, short in miss.short.items():
-        to = parse_amount(resource, known[resource]) + short
+        to = _limit(resource, known[resource]) + short
         to += (nodes - 1) * (1 if resource == NODES else kind.capacity.get(resource, short))
-        parts[resource] = _ChangePart(parse_amount(resource, before[resource]), to, _unit_of_limit(resource, to))
+        parts[resource] = _ChangePart(_limit(resource, before[resource]), to, _unit_of_limit(resource, to))
     return _with_limits(snapshot, pool, {resource: str(limit) for resource, limit in before.items()}, parts)
 
 
 def _unit_of_limit(resource: str, value: int) -> int:
-    """The unit of a limit of this size: whole cores and Gi, unless it is less than a few."""
+    """The unit of a limit of this size: whole cents, cores and Gi, unless it is less than a few."""
+    if resource == HOURLY:
+        return MICROS // 100
     if _is_bytes(resource):
         return _GIBI if value >= 4 * _GIBI else _MEBI
     return 1000 if resource == CPU and value >= 1000 else 1
@@ -702,10 +715,13 @@ def _with_limits(snapshot: Snapshot, pool: str, before: Mapping[str, str], parts
     raised = {resource: _exactly_above(resource, part.to) for resource, part in parts.items()}
 
     def changed(node_pool: NodePool) -> NodePool:
-        return replace(node_pool, spec=replace(node_pool.spec, limits={**node_pool.spec.limits, **raised}))
+        limits = node_pool.spec.limits | {name: limit for name, limit in raised.items() if name != HOURLY}
+        node_pool = replace(node_pool, spec=replace(node_pool.spec, limits=limits))
+        return _annotated(node_pool, MAX_HOURLY_PRICE, raised[HOURLY]) if HOURLY in raised else node_pool
 
     text = ", ".join(
-        f"raise the {resource} limit of pool {pool} from {before[resource]} to {raised[resource]}"
+        f"raise {MAX_HOURLY_PRICE if resource == HOURLY else f'the {resource} limit'} of pool {pool} "
+        f"from {before[resource]} to {raised[resource]}"
         for resource in sorted(parts)
     )
     size = sum((p.to - p.now) / max(p.now, p.to - p.now, 1) for p in parts.values())
@@ -721,7 +737,9 @@ def _with_limits(snapshot: Snapshot, pool: str, before: Mapping[str, str], parts
 
 
 def _exactly_above(resource: str, value: int) -> str:
-    """A limit as it may be written; memory that is no whole number of Mi is rounded up."""
+    """A limit as it may be written; dollars that are no whole cents, and memory no whole Mi, are rounded up."""
+    if resource == HOURLY:
+        return f"{-(-value * 100 // MICROS) / 100:.2f}"
     return _exactly(resource, -(-value // _MEBI) * _MEBI if _is_bytes(resource) else value)
 
 
@@ -748,8 +766,7 @@ def _measurements(snapshot: Snapshot, pod_class: PodClass, verdicts: Sequence[Te
 
 def _probe(snapshot: Snapshot, pool: str) -> _Change:
     def annotated(node_pool: NodePool) -> NodePool:
-        marked = node_pool.metadata.annotations | {PROBE_UNMEASURED_TYPES: "on"}
-        return replace(node_pool, metadata=replace(node_pool.metadata, annotations=marked))
+        return _annotated(node_pool, PROBE_UNMEASURED_TYPES, "on")
 
     def changed(other: Snapshot) -> Snapshot:
         pools = tuple(annotated(p) if p.metadata.name == pool else p for p in other.manifests.node_pools)
@@ -757,6 +774,11 @@ def _probe(snapshot: Snapshot, pool: str) -> _Change:
 
     text = f"annotate pool {pool} with {PROBE_UNMEASURED_TYPES}: on, so that one node finds out"
     return _indivisible("probe", text, _ONE_RULE, changed, snapshot)
+
+
+def _annotated(node_pool: NodePool, key: str, value: str) -> NodePool:
+    marked = node_pool.metadata.annotations | {key: value}
+    return replace(node_pool, metadata=replace(node_pool.metadata, annotations=marked))
 
 
 def _state_memory(snapshot: Snapshot, kind: str, memory: int) -> _Change:
