@@ -16,6 +16,7 @@ from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import (
     BufferState,
     LaunchChoice,
+    Placement,
     Plan,
     PlannedClaim,
     StaticPool,
@@ -125,12 +126,16 @@ class PlanDocument(Printed, frozen=True, kw_only=True):
 
 
 class CommandDocument(Printed, frozen=True, kw_only=True):
-    """A command of a decision to disrupt nodes."""
+    """A command of a decision to disrupt nodes.
+
+    `replacements` and `existing_nodes` have the pods that move there, as planned; pods in neither wait for a place.
+    """
 
     reason: str
     method: str
     nodes: tuple[str, ...]
     replacements: tuple[ClaimDocument, ...]
+    existing_nodes: tuple[NodeWithPods, ...]
     savings_hourly: float
     savings_estimated: bool
     moved_pods: int
@@ -168,7 +173,7 @@ def plan_document(decided: Plan, solve_s: float, money: Money) -> PlanDocument:
     """A plan as a document."""
     return PlanDocument(
         node_claims=tuple(claim_document(claim, money) for claim in decided.node_claims),
-        existing_nodes=tuple(NodeWithPods(node.name, _pod_keys(node.pods)) for node in decided.existing_nodes),
+        existing_nodes=_nodes_with_pods(decided.existing_nodes),
         unschedulable=tuple(map(_left_out, decided.unschedulable)),
         ignored=tuple(PodDocument(entry.pod.key, entry.message) for entry in decided.ignored),
         cost=PlanCost(decided.hourly, money.of_launches(decided.node_claims).estimated),
@@ -212,6 +217,10 @@ def _left_out(entry: Unschedulable) -> PodDocument:
     return PodDocument(entry.pod.key, entry.message, offer)
 
 
+def _nodes_with_pods(placements: Sequence[Placement]) -> tuple[NodeWithPods, ...]:
+    return tuple(NodeWithPods(node.name, _pod_keys(node.pods)) for node in placements)
+
+
 def _pod_keys(pods: Sequence[PodReference]) -> tuple[str, ...]:
     return tuple(pod.key for pod in pods)
 
@@ -234,6 +243,7 @@ def command_document(command: DisruptionProposal, money: Money) -> CommandDocume
         method=str(command.method),
         nodes=tuple(command.nodes),
         replacements=tuple(claim_document(claim, money) for claim in command.replacements),
+        existing_nodes=_nodes_with_pods(command.placements),
         savings_hourly=command.savings_hourly,
         savings_estimated=money.saved([command]).estimated,
         moved_pods=command.moved,
