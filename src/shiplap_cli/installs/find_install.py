@@ -185,8 +185,8 @@ def find_install(*, bucket: str, stack: str, dev: bool) -> DeployedInstall:
     return DeployedInstall(outputs["Bucket"], outputs)
 
 
-def sole_cluster(install: DeployedInstall) -> str:
-    """The cluster of an install that serves one.
+def sole_cluster(install: DeployedInstall, named_by: str = "--cluster") -> str:
+    """The cluster of an install that serves one; `named_by` is the option or argument that names it otherwise.
 
     Raises:
         InvalidInput: it serves several or none, or does not tell.
@@ -195,10 +195,10 @@ def sole_cluster(install: DeployedInstall) -> str:
         names = [status.cluster for status in install.inspected().clusters]
     except StoreError as error:
         raise InvalidInput(
-            "--cluster", f"is missing, and the install does not tell its clusters: {with_hint(error)}"
+            named_by, f"is missing, and the install does not tell its clusters: {with_hint(error)}"
         ) from error
     if len(names) != 1:
-        raise InvalidInput("--cluster", f"the install serves {', '.join(names) or 'no cluster yet'}; name one of them")
+        raise InvalidInput(named_by, f"the install serves {', '.join(names) or 'no cluster yet'}; name one of them")
     return names[0]
 
 

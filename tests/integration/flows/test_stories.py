@@ -112,6 +112,19 @@ def test_what_nothing_was_launched_for() -> None:
     assert teller(stage, since_s=60).pod("huge-000").entries == ()
 
 
+def test_of_a_workload_the_pod_is_told_of_that_a_decision_left_out() -> None:
+    """Pods of one deployment share a beginning; `web` is another one, and `hug` is none."""
+    stage = Stage()
+    stage.add_pods(2)
+    stage.add_pods(2, cpu="9000", prefix="huge")
+    stage.schedule()
+    assert teller(stage).pod("default/huge").name == "default/huge-000"
+    assert "left out\n" in lines(teller(stage).pod("huge"))
+    assert "decided to launch" in lines(teller(stage).pod("web"))
+    assert teller(stage).pod("hug").state == "no decision of this time spoke of it"
+    assert teller(stage, since_s=0).pod("web").name == "default/web-000", "the claim has its pods"
+
+
 def test_inputs_of_decisions_are_read_for_launches_only() -> None:
     stage = Stage()
     stage.recorder.least_bytes = 0

@@ -41,7 +41,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> FakeState:
     ceilings = (Ceiling(monthly=600.0), Ceiling(hourly=1.0, mode=CeilingMode.STOP))
     settings = ClusterSettings(name="prod", region="eu-west-1", policies=chosen(CeilingSettings(ceilings)))
     monkeypatch.setattr(command, "find_install", lambda **_: DeployedInstall("b"))
-    monkeypatch.setattr(command, "sole_cluster", lambda _: "prod")
+    monkeypatch.setattr(command, "sole_cluster", lambda *_: "prod")
     monkeypatch.setattr(command, "cluster_settings_of", lambda *_: settings)
     monkeypatch.setattr(DeployedInstall, "state", lambda _: found)
     monkeypatch.setattr(command.time, "time", lambda: NOW)

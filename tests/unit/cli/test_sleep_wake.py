@@ -33,7 +33,7 @@ class Woken:
         self.settings = ClusterSettings(name="demo", region="eu-west-1", policies=chosen(*sleep))
         self.failure: Exception | None = None
         monkeypatch.setattr(command, "find_install", lambda **_: DeployedInstall("b", {"StateTable": "state"}))
-        monkeypatch.setattr(command, "sole_cluster", lambda _: "demo")
+        monkeypatch.setattr(command, "sole_cluster", lambda *_: "demo")
         monkeypatch.setattr(command, "cluster_settings_of", lambda *_: self.settings)
         monkeypatch.setattr("shiplap.aws.session.client", lambda *_: None)
         monkeypatch.setattr("shiplap.aws.policies.sleep_adapters.DynamoSleep", lambda *_: self)

@@ -19,6 +19,7 @@ from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.ports import CapacityStore, FlightRecords, StateStore
 from shiplap.records.disruption_record import Recorded, RecordedDecision, is_disruption, read, read_decision
 from shiplap.records.scheduling_record import SchedulingRecord, written_at
+from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.accounts.claim_account import ClaimAccounts
 from shiplap_cli.output import Printed
@@ -207,8 +208,28 @@ class HistoryReader:
         self._unseen: list[str] = []
 
     def pod(self, name: str) -> History:
-        """The decisions that mention a pod, and the histories of the claims launched for it."""
+        """The decisions that mention a pod, and the histories of the claims launched for it.
+
+        Of a workload, the pod that a decision named last.
+        """
         key = name if "/" in name else f"default/{name}"
+        found = self._of_pod(key)
+        member = self._named_last(f"{key}-") if not found.entries else ""
+        return self._of_pod(member) if member else found
+
+    def _named_last(self, beginning: str) -> str:
+        """The pod of a name with this beginning that the newest decision named, the first one left out; else empty."""
+        for _, recorded in self._recent_records():
+            decided = recorded.plan or Plan()
+            parts: tuple[PlannedClaim | Placement, ...] = (*decided.node_claims, *decided.existing_nodes)
+            told = [entry.pod.key for entry in (*decided.unschedulable, *decided.ignored)]
+            for keys in (told, [pod.key for part in parts for pod in part.pods]):
+                if named := min((key for key in keys if key.startswith(beginning)), default=""):
+                    return named
+        held = (pod.key for claim in self._claims.values() for pod in claim.plan.pods)
+        return min((key for key in held if key.startswith(beginning)), default="")
+
+    def _of_pod(self, key: str) -> History:
         claims = [claim for claim in self._claims.values() if key in {pod.key for pod in claim.plan.pods}]
         entries = [entry for claim in claims for entry in self._claim_entries(claim)]
         known_records = {entry.record for entry in entries if entry.record}

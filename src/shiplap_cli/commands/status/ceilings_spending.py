@@ -103,7 +103,7 @@ def spending(
         install = find_install(bucket="", stack=stack, dev=dev)
         if focus is not None:
             return _write_focus(focus, install, cluster, now, output)
-        name = cluster or sole_cluster(install)
+        name = cluster or sole_cluster(install, "CLUSTER")
         settings, table = cluster_settings_of(install, name), install.state()
         state = table.read(name, now)
         if state.ledger is None:

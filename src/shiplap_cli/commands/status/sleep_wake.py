@@ -62,7 +62,7 @@ def wake(
     awake_until = _moment(until, now) if until else 0
     try:
         install = find_install(bucket="", stack=stack, dev=dev)
-        name = cluster or sole_cluster(install)
+        name = cluster or sole_cluster(install, "CLUSTER")
         if refused := _refusal(cluster_settings_of(install, name), name, now, given=bool(until)):
             fail(refused)
             return 1
