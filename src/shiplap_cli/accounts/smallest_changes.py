@@ -452,11 +452,21 @@ def _placement_text(decided: Plan, compiled: CompiledSnapshot, subject: _Subject
             launch = claim.launch
             what = f"{launch.instance_type} {launch.capacity_type} in {launch.zone}"
             price = dollars(tables.get(claim.node_pool), launch.instance_type, launch.price)
-            return f"{what} of pool {claim.node_pool}, {price}{with_it}"
+            return f"{what} of pool {claim.node_pool}, {price}{with_it}{_all_cost(decided, subject, price)}"
     for node in decided.existing_nodes:
         if any(entry.key in wanted for entry in node.pods):
             return f"node {node.name}{with_it}"
     return ""
+
+
+def _all_cost(decided: Plan, subject: _SubjectPod, price: str) -> str:
+    """Return in words what several new nodes of pods that start together cost; `price` is that of one."""
+    members = subject.together.members if subject.together is not None else frozenset()
+    theirs = [claim for claim in decided.node_claims if any(entry.key in members for entry in claim.pods)]
+    if len(theirs) < 2:
+        return ""
+    about = "~" if price.startswith("~") else ""
+    return f" on {len(theirs)} nodes for {about}${sum(claim.launch.price for claim in theirs):.4f}/h"
 
 
 def _change_for(
