@@ -102,7 +102,7 @@ def gpu_gang(name: str = "train", **fields: object) -> Snapshot:
 def test_the_change_is_for_the_whole_gang(limits: dict[str, str], changes: tuple[str, ...]) -> None:
     first = proposals(gpu_gang(pools=[pool("train", limits=limits)]))[0]
     assert sorted(part for text in first.changes for part in text.split(", ")) == sorted(changes)
-    assert first.place.endswith("$9.0000/h, with 4 that start together on 4 nodes for $36.0000/h")
+    assert first.place.endswith("$8.0000/h, with 4 that start together on 4 nodes for $32.0000/h")
 
 
 def test_every_member_tolerates_what_keeps_them_off() -> None:
