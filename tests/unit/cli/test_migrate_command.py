@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,28 @@ def test_the_settings_name_a_role_for_each_instance_profile(karpenter: Path, tmp
     assert "  nodeRoles:\n  - <role of instance profile of-nodes>\n" in report
     settings = shiplap.json("migrate", "convert", karpenter)["settings"]
     assert settings["nodeRoles"] == ["<role of instance profile of-nodes>"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "region"),
+    [
+        ({"nodegroupArn": "arn:aws:eks:eu-west-1:111122223333:nodegroup/prod/core/1"}, "eu-west-1"),
+        ({"availabilityZones": ["us-gov-west-1a"]}, "us-gov-west-1"),
+        ({"nodegroupArn": "arn:aws:eks:eu-west-1:1:x", "zones": ["us-east-1a"]}, "REGION"),
+        ({"x": "not-a-zone"}, "REGION"),
+    ],
+)
+def test_the_region_that_the_input_names(fields: dict[str, Any], region: str, tmp_path: Path, shiplap: Shiplap) -> None:
+    path, folder = tmp_path / "groups.json", tmp_path / "out"
+    path.write_text(json.dumps({"nodegroup": group()["nodegroup"] | fields}))
+    shiplap("migrate", "convert", path, "--to", folder, code=1)
+    report = (folder / "MIGRATION.md").read_text()
+    assert f"region: {region}\n" in report
+    asked = f" --region {region}" if region != "REGION" else ""
+    again = f"shiplap migrate convert {path}{asked} --suffix=-shiplap --no-taint --to {folder}-untainted"
+    assert again in report
+    shiplap(*shlex.split(again)[1:], code=1)
+    assert "shiplap.dev/migration" not in (tmp_path / "out-untainted" / "nodepools.yaml").read_text()
 
 
 def test_nothing_is_overwritten(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:

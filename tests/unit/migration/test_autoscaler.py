@@ -171,17 +171,103 @@ def test_the_image_of_a_managed_group(ami_type: str, alias: str, more: dict[tupl
     assert refused(found) == []
 
 
-def test_a_spot_group_of_arm_without_types_says_its_architecture() -> None:
-    found = moved(
-        node_group(
-            capacityType="SPOT", amiType="AL2023_ARM_64_STANDARD", instanceTypes=[], launchTemplate={"id": "lt-9"}
-        )
+@pytest.mark.parametrize(
+    ("ami_type", "arch"), [("AL2023_ARM_64_STANDARD", "arm64"), ("BOTTLEROCKET_x86_64", "amd64"), ("CUSTOM", "")]
+)
+def test_a_group_of_attributes_keeps_the_architecture_of_its_image(ami_type: str, arch: str) -> None:
+    by_attributes = template(InstanceType="", InstanceRequirements={"VCpuCount": {"Min": 2}})
+    group = node_group(
+        capacityType="SPOT", amiType=ami_type, instanceTypes=[], launchTemplate={"id": "lt-1", "version": "2"}
     )
-    assert requirements(found, "core-shiplap") == {
-        ("karpenter.sh/capacity-type", "In"): ["spot"],
-        ("kubernetes.io/arch", "In"): ["arm64"],
-    }
-    assert "was not given" in about(found, "launch template lt-9").note
+    found = moved(group, by_attributes)
+    written = requirements(found, "core-shiplap")
+    assert written["karpenter.k8s.aws/instance-cpu", "Gt"] == ["1"]
+    assert written.get(("kubernetes.io/arch", "In"), [""]) == [arch]
+
+
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        (scaling_group("old", LaunchTemplate=None, LaunchConfigurationName="lc"), "launch configuration lc: copy it"),
+        (
+            scaling_group("old", LaunchTemplate={"LaunchTemplateName": "gone", "Version": "7"}),
+            "launch template gone, version 7, which was not given: add what `aws ec2 describe-launch-template-versions"
+            " --launch-template-name gone --versions '7'` prints",
+        ),
+        (scaling_group("old", LaunchTemplate={"LaunchTemplateId": "lt-1", "Version": "1"}), "lt-1, version 1, which"),
+        (scaling_group("old", LaunchTemplate=None), "names no instance type, nor a launch template"),
+        (
+            node_group("old", instanceTypes=[], launchTemplate={"id": "lt-9"}),
+            "launch template lt-9, version $Default, which was not given",
+        ),
+        (node_group("old", instanceTypes=[], amiType="AL2023_ARM_64_STANDARD"), "names no instance type"),
+    ],
+)
+def test_a_group_of_unknown_types_becomes_no_pool_of_every_type(group: dict[str, Any], said: str) -> None:
+    found = moved(scaling_group(), group, template())
+    assert (list(pools_of(found)), [former.name for former in found.formers]) == (["web-shiplap"], ["web"])
+    finding = about(found, "old: left out")
+    assert finding.match is MatchQuality.NONE
+    assert said in finding.note
+    with pytest.raises(InvalidInput, match="no group becomes a NodePool: old: "):
+        moved(group, template())
+
+
+def test_a_template_without_types_is_named() -> None:
+    with pytest.raises(InvalidInput, match="its launch template names no instance type"):
+        moved(scaling_group(), template(InstanceType=""))
+
+
+BY_TAGS = "--node-group-auto-discovery=asg:tag="
+ENABLED, PROD = "k8s.io/cluster-autoscaler/enabled", "k8s.io/cluster-autoscaler/prod"
+
+
+@pytest.mark.parametrize(
+    ("flags", "kept"),
+    [
+        ([f"{BY_TAGS}{ENABLED},{PROD}"], ["core", "off", "web"]),
+        ([f"{BY_TAGS}{ENABLED}=true,{PROD}"], ["core", "web"]),
+        ([f"{BY_TAGS}{ENABLED}=false"], ["off"]),
+        (["--nodes=0:3:bastion", "--nodes=0:9:eks-core-1"], ["bastion", "core"]),
+        (["--nodes=0:3:bastion", f"{BY_TAGS}team=ml,{ENABLED}", f"{BY_TAGS}team=web"], ["bastion", "tagless", "web"]),
+        (["--expander=random"], ["core", "off", "web"]),
+        (None, ["core", "off", "web"]),
+    ],
+)
+def test_only_groups_of_cluster_autoscaler_become_pools(flags: list[str] | None, kept: list[str]) -> None:
+    other = {"k8s.io/cluster-autoscaler/staging": "owned", ENABLED: "true", "team": "ml"}
+    groups = [
+        scaling_group(tags={ENABLED: "true", "team": "web"}),
+        scaling_group("off", tags={ENABLED: "false"}),
+        scaling_group("bastion", Tags=[]),
+        scaling_group("tagless", Tags=[{"Key": key, "Value": "ml"} for key in ("team", ENABLED)]),
+        scaling_group("alien", Tags=[{"Key": key, "Value": value} for key, value in other.items()]),
+        node_group(resources={"autoScalingGroups": [{"name": "eks-core-1"}]}),
+    ]
+    texts = [json.dumps(each) for each in (*groups, template())] + ([deployment(*flags)] if flags is not None else [])
+    documents = [document for text in texts for document in read_text("aws", text)]
+    found = migrate(documents, Naming(), cluster="prod")
+    assert sorted(former.name for former in found.formers) == kept
+    left = {item.source.split()[-1]: item.note for item in found.findings if item.field == "left out"}
+    assert sorted((*left, *kept)) == ["alien", "bastion", "core", "off", "tagless", "web"]
+    assert "cluster staging, not prod" in left["alien"]
+    assert not any(name in command for step in found.steps for command in (*step.commands, *step.undo) for name in left)
+
+
+def test_groups_of_two_clusters_need_the_name_of_one() -> None:
+    other = scaling_group("api", Tags=[{"Key": "kubernetes.io/cluster/staging", "Value": "owned"}])
+    with pytest.raises(InvalidInput, match="groups of clusters prod, staging: say which one by --cluster"):
+        moved(scaling_group(), other, template())
+    found = moved(scaling_group(), other, template(), deployment(BY_TAGS + PROD))
+    assert (found.cluster, [former.name for former in found.formers]) == ("prod", ["web"])
+
+
+@pytest.mark.parametrize("group", [scaling_group(), node_group(amiType="AL2_x86_64")])
+def test_a_demand_for_tokens_that_the_group_did_not_make_is_told(group: dict[str, Any]) -> None:
+    finding = about(moved(group, template(MetadataOptions=None)), "MetadataOptions.HttpTokens")
+    assert (finding.match, "IMDSv1" in finding.note) == (MatchQuality.APPROXIMATE, True)
+    for quiet in (moved(scaling_group(), template()), moved(node_group())):
+        assert not any(item.field == "MetadataOptions.HttpTokens" for item in quiet.findings)
 
 
 def test_a_group_that_says_no_type_has_that_of_eks() -> None:
@@ -360,7 +446,7 @@ def test_the_group_behind_a_managed_one_is_not_a_second() -> None:
     assert list(pools_of(moved(node_group(), tagged))) == ["core-shiplap"]
 
 
-@pytest.mark.parametrize(("version", "kept"), [("$Default", "m5.xlarge"), ("$Latest", "m6i.large"), ("1", "")])
+@pytest.mark.parametrize(("version", "kept"), [("$Default", "m5.xlarge"), ("$Latest", "m6i.large")])
 def test_the_version_of_the_launch_template_that_is_meant(version: str, kept: str) -> None:
     newer = TEMPLATE | {
         "VersionNumber": 3,
@@ -369,9 +455,7 @@ def test_the_version_of_the_launch_template_that_is_meant(version: str, kept: st
     }
     group = scaling_group(LaunchTemplate={"LaunchTemplateId": "lt-1", "Version": version})
     found = moved(group, {"LaunchTemplateVersions": [TEMPLATE, newer]})
-    types = requirements(found, "web-shiplap").get(("node.kubernetes.io/instance-type", "In"), [""])
-    assert types == [kept]
-    assert bool(kept) is not any("was not given: security" in finding.note for finding in found.findings)
+    assert requirements(found, "web-shiplap")["node.kubernetes.io/instance-type", "In"] == [kept]
 
 
 def test_names_that_kubernetes_would_refuse() -> None:
@@ -418,7 +502,15 @@ def test_scale_down_switched_off_keeps_every_node() -> None:
     assert pools_of(found)["web-shiplap"]["spec"]["disruption"]["budgets"] == [{"nodes": "0"}]
 
 
-@pytest.mark.parametrize("flag", ["--nodes=1:x:web", "--max-node-provision-time=soon", "--max-nodes-total=many"])
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--nodes=1:x:web",
+        "--max-node-provision-time=soon",
+        "--max-nodes-total=many",
+        "--node-group-auto-discovery=label:a=b",
+    ],
+)
 def test_a_flag_that_cannot_be_read_is_told(flag: str) -> None:
     found = moved(scaling_group(), template(), deployment(flag))
     assert "cannot be read" in about(found, flag.partition("=")[0]).note

@@ -30,7 +30,7 @@ OLD = {
 def test_every_step_that_changes_something_can_be_undone(origin: FormerKind, tainted: bool) -> None:
     steps = steps_of("manifests", "prod", [OLD[origin]], tainted=tainted)
     without = [step.title for step in steps if not step.undo]
-    assert without == ["Try them on the cluster as it is"]
+    assert without == ([] if tainted else ["Try them on the cluster as it is"])
     for command in (command for step in steps for command in (*step.commands, *step.undo)):
         assert shlex.split(command)
 
@@ -46,6 +46,20 @@ def test_the_deployment_begins_with_its_files_and_with_what_the_account_lacks() 
     )
     (handed,) = (step for step in steps if step.title == "Hand all pods over")
     assert "has drifted" in handed.why
+
+
+@pytest.mark.parametrize("origin", list(FormerKind))
+def test_the_old_autoscaler_launches_nothing_more_before_every_pod_is_claimed(origin: FormerKind) -> None:
+    titles = [step.title for step in steps_of("m", "c", [OLD[origin]], tainted=True)]
+    stop = next(title for title in titles if title in ("Stop Cluster Autoscaler", "Let Karpenter launch nothing more"))
+    assert titles.index(stop) + 1 == titles.index("Hand all pods over")
+
+
+def test_manifests_are_tried_without_the_taint_that_keeps_pods_off() -> None:
+    tried = steps_of("m", "c", [OLD[FormerKind.NODE_GROUP]], tainted=True, given="a.json --cluster c")[1]
+    assert tried.commands[0] == "shiplap migrate convert a.json --cluster c --no-taint --to m-untainted"
+    assert tried.commands[1].endswith("--manifests m-untainted")
+    assert steps_of("m", "c", [], tainted=False)[1].commands[0].endswith("--manifests m")
 
 
 @pytest.mark.parametrize(

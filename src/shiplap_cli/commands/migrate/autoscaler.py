@@ -21,6 +21,8 @@ from shiplap_cli.commands.migrate.migration_findings import FindingCollector, Ma
 _SOURCE = "cluster-autoscaler"
 _PRIORITY_MAP = "cluster-autoscaler-priority-expander"
 _OWN_TAG = "k8s.io/cluster-autoscaler/"
+_NO_CLUSTER = ("enabled", "disabled")
+_BY_TAGS = "asg:tag="
 _DEFAULT_UNNEEDED = "10m"
 _MOST_JOIN_S, _LEAST_JOIN_S = 3600, 60
 
@@ -30,7 +32,8 @@ class AutoscalerSettings(msgspec.Struct, frozen=True):
 
     `consolidate_after` is a duration as NodePools have it; `scale_down` whether nodes may be removed at all;
     `budget_nodes` bounds how many leave at a time, 0 for no bound; `most_nodes` how many a cluster may have, 0 for any;
-    `priorities` pairs the expander's numbers with its patterns, highest first; `bounds` are those of `--nodes`.
+    `priorities` pairs the expander's numbers with its patterns, highest first; `bounds` are those of `--nodes`;
+    `discovery` has the tags of each `--node-group-auto-discovery`, with an empty value where any will do.
     """
 
     present: bool = False
@@ -43,6 +46,7 @@ class AutoscalerSettings(msgspec.Struct, frozen=True):
     expander: str = "random"
     priorities: tuple[tuple[int, tuple[str, ...]], ...] = ()
     bounds: dict[str, tuple[int, int]] = {}
+    discovery: tuple[tuple[tuple[str, str], ...], ...] = ()
 
     def priority_of(self, group: str) -> int | None:
         """The highest priority that one of the expander's patterns gives a group."""
@@ -213,10 +217,15 @@ def _group_sizes(settings: AutoscalerSettings, value: str, collector: FindingCol
 
 
 def _discovery(settings: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
-    tags = [part.partition("=")[0] for part in value.partition("tag=")[2].split(",")]
-    names = [tag.removeprefix(_OWN_TAG) for tag in tags if tag.startswith(_OWN_TAG)]
-    collector.exact("--node-group-auto-discovery", "the NodePools", "every group given here has become one")
-    return {"cluster": next((name for name in names if name != "enabled"), settings.cluster)}
+    tags = tuple(
+        (key, wanted) for key, _, wanted in (part.partition("=") for part in value[len(_BY_TAGS) :].split(","))
+    )
+    if not value.startswith(_BY_TAGS) or not all(key for key, _ in tags):
+        raise ValueError(f"expected {_BY_TAGS}KEY,KEY")
+    names = [key.removeprefix(_OWN_TAG) for key, _ in tags if key.startswith(_OWN_TAG)]
+    collector.exact("--node-group-auto-discovery", "the NodePools", "of the groups given here that have these tags")
+    cluster = next((name for name in names if name not in _NO_CLUSTER), settings.cluster)
+    return {"cluster": cluster, "discovery": (*settings.discovery, tags)}
 
 
 _HANDLERS: dict[str, Handler] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -72,7 +74,9 @@ def convert(
 
         documents += documents_of(cluster, region)
     naming = Naming(suffix, taint)
-    migration = migrate(documents, naming, cluster=cluster, folder=str(to or "manifests"))
+    region = region or _region_of(documents)
+    given = _given(files or (), from_aws=from_aws, cluster=cluster, region=region, suffix=suffix)
+    migration = migrate(documents, naming, cluster=cluster, folder=str(to or "manifests"), given=given)
     unapplied = [
         MigrationFinding(MatchQuality.NONE, Path(warning.source).name, "kustomization", note=warning.reason)
         for warning in unapplied_kustomizations(documents)
@@ -83,7 +87,7 @@ def convert(
         migration = msgspec.structs.replace(
             migration, findings=(*migration.findings, *_habits(cluster_state, migration))
         )
-        cost = _migration_cost(documents, naming, cluster_state, region)
+        cost = _migration_cost(documents, naming, cluster, cluster_state, region)
     if to is not None:
         _write(to, migration, cost, region)
     emit(_document(migration, cost), output, lambda: migration_page(migration, cost, to))
@@ -106,11 +110,33 @@ def _habits(paths: Sequence[Path], migration: Migration) -> tuple[MigrationFindi
     )
 
 
-def _migration_cost(documents: Sequence[Document], naming: Naming, state: Sequence[Path], region: str) -> MigrationCost:
+_REGION = re.compile(r'"(?:arn:aws[a-z-]*:[a-z0-9-]+:)?([a-z]{2}(?:-[a-z]+)+-[0-9])(?:[a-z]"|:)')
+
+
+def _region_of(documents: Sequence[Document]) -> str:
+    """The Region of the zones and ARNs in the input; empty where none or several are named."""
+    found = {
+        region for document in documents for region in _REGION.findall(msgspec.json.encode(document.data).decode())
+    }
+    return found.pop() if len(found) == 1 else ""
+
+
+def _given(files: Sequence[Path], *, from_aws: bool, cluster: str, region: str, suffix: str) -> str:
+    """The arguments that convert the same again; standard input needs a file the second time."""
+    words = [str(path) if path != STDIN else "FILE" for path in files]
+    words += ["--from-aws"] if from_aws else []
+    for name, value in (("--cluster", cluster), ("--region", region)):
+        words += [name, value] if value else []
+    return shlex.join([*words, f"--suffix={suffix}"])
+
+
+def _migration_cost(
+    documents: Sequence[Document], naming: Naming, cluster: str, state: Sequence[Path], region: str
+) -> MigrationCost:
     """Plan all present pods on the new pools, without the taint that keeps them off at first."""
     from shiplap_cli.commands.migrate.migration_cost import cost_of_migration  # noqa: PLC0415 - numpy is slow to import
 
-    bare = migrate(documents, msgspec.structs.replace(naming, taint=False))
+    bare = migrate(documents, msgspec.structs.replace(naming, taint=False), cluster=cluster)
     with TemporaryDirectory() as folder:
         place = Path(folder) / "manifests.yaml"
         place.write_text(yaml_text(bare.manifests), encoding="utf-8")

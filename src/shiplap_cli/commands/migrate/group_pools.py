@@ -150,7 +150,7 @@ def _pool(
     weight: int,
     collector: FindingCollector,
 ) -> NodePool:
-    most = autoscaler.bounds.get(group.name, (group.least, group.most))[1]
+    most = next((autoscaler.bounds[name][1] for name in group.scaling_groups if name in autoscaler.bounds), group.most)
     if group.least:
         note = "a NodePool has no minimum: nodes follow the pods; keep room free by a CapacityBuffer if that is needed"
         collector.approximate(f"minimum size {group.least}", "none", note)
@@ -186,22 +186,19 @@ def _requirements(group: SourceGroup, collector: FindingCollector) -> Iterator[R
         collector.exact("instance types", f"{labels.INSTANCE_TYPE} In {', '.join(dict.fromkeys(group.types))}", note)
     elif group.attributes is not None:
         yield from _attributes(group.attributes, collector)
-    elif group.managed and group.template_name == "":
-        yield RequirementSpec(labels.INSTANCE_TYPE, "In", ("t3.medium",))
-        collector.exact("instance types", "t3.medium", "EKS's default")
-    else:
-        collector.not_mapped(
-            "instance types", f"stand in launch template {group.template_name or '(none)'}, which was not given"
-        )
     kinds = [labels.SPOT] if group.spot_percent else []
     kinds += [labels.ON_DEMAND] if group.spot_percent < 100 or not kinds else []
     yield RequirementSpec(labels.CAPACITY_TYPE, "In", tuple(kinds))
     if group.zones:
         yield RequirementSpec(labels.ZONE, "In", group.zones)
-    if "ARM_64" in group.ami_type and not group.types:
-        yield RequirementSpec(labels.ARCH, "In", ("arm64",))
+    arch = next((arch for part, arch in _ARCH_OF_IMAGE.items() if part in group.ami_type), "")
+    if arch and not group.types:
+        yield RequirementSpec(labels.ARCH, "In", (arch,))
     if group.ami_type.startswith("WINDOWS"):
         yield RequirementSpec(labels.OS, "In", ("windows",))
+
+
+_ARCH_OF_IMAGE = {"ARM_64": "arm64", "x86_64": "amd64"}
 
 
 def _attributes(wanted: InstanceRequirements, collector: FindingCollector) -> Iterator[RequirementSpec]:
@@ -431,7 +428,7 @@ def node_class(group: SourceGroup, cluster: str, collector: FindingCollector) ->
         tags=_tags(group, collector),
         associate_public_ip_address=_public_address(template),
         block_device_mappings=_devices(group, terms),
-        metadata_options=_metadata_options(template),
+        metadata_options=_metadata_options(group, collector),
         detailed_monitoring=True
         if template is not None and template.monitoring and template.monitoring.enabled
         else None,
@@ -515,8 +512,18 @@ def _devices(group: SourceGroup, terms: Sequence[AmiSelectorTerm]) -> tuple[Bloc
     return (BlockDeviceMapping(device_name=name, ebs=volume),)
 
 
-def _metadata_options(template: TemplateData | None) -> MetadataOptions:
-    written = template.metadata_options if template is not None else None
+_TOKENS_BY_IMAGE = ("AL2023", "BOTTLEROCKET")
+"""EKS's images that demand tokens of the metadata service where nothing else is said."""
+
+
+def _metadata_options(group: SourceGroup, collector: FindingCollector) -> MetadataOptions:
+    written = group.template.metadata_options if group.template is not None else None
+    if not (written is not None and written.http_tokens) and not group.ami_type.startswith(_TOKENS_BY_IMAGE):
+        note = (
+            "the group does not say it, so image or account decided; pods that ask the metadata service without a"
+            " token (IMDSv1) need `optional`"
+        )
+        collector.approximate("MetadataOptions.HttpTokens", "spec.metadataOptions.httpTokens: required", note)
     if written is None:
         # What EC2 and EKS give a node whose template says nothing: containers may ask the metadata service.
         return MetadataOptions(http_put_response_hop_limit=2)

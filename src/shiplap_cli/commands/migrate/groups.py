@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from shiplap.kubernetes.objects import Taint
+from shiplap_cli.commands.migrate.autoscaler import AutoscalerSettings
 from shiplap_cli.commands.migrate.aws_groups import (
     AutoScalingGroup,
     AwsGroups,
@@ -121,7 +122,8 @@ class SourceGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes of one group.
 
     `spot_percent` is the share of spot, 0 to 100; `template` None when it was not among the inputs; `ami_type` is
-    EKS's name of the image, empty for self-managed groups; `options` are Cluster Autoscaler's settings for the group.
+    EKS's name of the image, empty for self-managed groups; `options` are Cluster Autoscaler's settings for the group;
+    `scaling_groups` its names in Auto Scaling, and `tags` theirs; `types_missing` says why its types are unknown.
     """
 
     name: str
@@ -149,6 +151,9 @@ class SourceGroup(msgspec.Struct, frozen=True, kw_only=True):
     disk_gib: int | None = None
     instance_tags: dict[str, str] = {}
     leftovers: tuple[str, ...] = ()
+    scaling_groups: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    types_missing: str = ""
 
 
 def source_groups(groups: AwsGroups) -> tuple[SourceGroup, ...]:
@@ -173,6 +178,10 @@ def _managed(node_group: Nodegroup, groups: AwsGroups, by_name: dict[str, AutoSc
     behind = [by_name[entry.name] for entry in node_group.resources.auto_scaling_groups if entry.name in by_name]
     hints = _hints(behind)
     types = node_group.instance_types or ((template.instance_type,) if template and template.instance_type else ())
+    by_default = reference is None or (template is not None and template.instance_requirements is None)
+    if not types and by_default and "ARM_64" not in node_group.ami_type:
+        types = (_TYPE_OF_EKS,)
+    attributes = template.instance_requirements if template is not None and not types else None
     return SourceGroup(
         name=node_group.nodegroup_name,
         source=f"node group {node_group.nodegroup_name}",
@@ -182,6 +191,7 @@ def _managed(node_group: Nodegroup, groups: AwsGroups, by_name: dict[str, AutoSc
         most=node_group.scaling_config.max_size,
         desired=node_group.scaling_config.desired_size,
         types=types,
+        attributes=attributes,
         spot_percent=100 if node_group.capacity_type == "SPOT" else 0,
         subnets=node_group.subnets,
         ami_type=node_group.ami_type,
@@ -197,6 +207,9 @@ def _managed(node_group: Nodegroup, groups: AwsGroups, by_name: dict[str, AutoSc
         options=hints.options,
         disk_gib=node_group.disk_size,
         leftovers=(*hints.unread, *_unmapped_of_template(template)),
+        scaling_groups=tuple(entry.name for entry in node_group.resources.auto_scaling_groups),
+        tags=_tags_by_eks(node_group.cluster_name) | {tag.key: tag.value for group in behind for tag in group.tags},
+        types_missing="" if types or attributes is not None else _where_types_stand(reference),
     )
 
 
@@ -236,7 +249,61 @@ def _self_managed(group: AutoScalingGroup, groups: AwsGroups) -> SourceGroup:
         options=hints.options,
         instance_tags={tag.key: tag.value for tag in group.tags if tag.propagate_at_launch and _is_of_users(tag.key)},
         leftovers=(*_unmapped(group, overrides), *hints.unread, *_unmapped_of_template(template)),
+        scaling_groups=(group.auto_scaling_group_name,),
+        tags={tag.key: tag.value for tag in group.tags},
+        types_missing="" if types or attributes is not None else _types_missing(group, reference, template),
     )
+
+
+def _types_missing(group: AutoScalingGroup, reference: TemplateReference | None, template: TemplateData | None) -> str:
+    if name := group.launch_configuration_name:
+        return f"its instance types stand in launch configuration {name}: copy it to a launch template and give that"
+    return _where_types_stand(reference) if template is None else "its launch template names no instance type"
+
+
+def _where_types_stand(reference: TemplateReference | None) -> str:
+    """The launch template whose types were not given, with the command that prints them."""
+    if reference is None:
+        return "it names no instance type, nor a launch template"
+    by = f"--launch-template-id {reference.launch_template_id}"
+    if not reference.launch_template_id:
+        by = f"--launch-template-name {reference.launch_template_name}"
+    name = reference.launch_template_name or reference.launch_template_id
+    command = f"aws ec2 describe-launch-template-versions {by} --versions '{reference.version}'"
+    where = f"launch template {name}, version {reference.version}"
+    return f"its instance types stand in {where}, which was not given: add what `{command}` prints"
+
+
+_TYPE_OF_EKS = "t3.medium"
+"""What EKS launches for a managed node group that names no type."""
+
+
+def _tags_by_eks(cluster: str) -> dict[str, str]:
+    """The tags that EKS gives the Auto Scaling group behind a managed node group."""
+    own = {"k8s.io/cluster-autoscaler/enabled": "true", f"k8s.io/cluster-autoscaler/{cluster}": "owned"}
+    return {**own, f"kubernetes.io/cluster/{cluster}": "owned"} if cluster else {}
+
+
+def left_out_because(group: SourceGroup, scaler: AutoscalerSettings, cluster: str) -> str:
+    """Return why no NodePool is written for a group; empty when Cluster Autoscaler of a cluster looks after it.
+
+    Its flags decide where they name groups; otherwise the group's tags, which say the cluster that it belongs to.
+    """
+    named = any(name in scaler.bounds for name in group.scaling_groups)
+    if group.cluster and cluster and group.cluster != cluster and not named:
+        return f"its tags say that it belongs to cluster {group.cluster}, not {cluster}"
+    if scaler.bounds or scaler.discovery:
+        lacks = [[key for key, value in tags if not _has_tag(group, key, value)] for tags in scaler.discovery]
+        if not named and all(lacks):
+            tags = f"it lacks the tags {' and '.join(lacks[0])} of --node-group-auto-discovery" if lacks else ""
+            return tags or "--nodes does not name it"
+    elif not group.cluster:
+        return "no tag says that it belongs to a cluster (kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME)"
+    return group.types_missing
+
+
+def _has_tag(group: SourceGroup, key: str, value: str) -> bool:
+    return key in group.tags and value in ("", group.tags[key])
 
 
 class _Hints(msgspec.Struct):
@@ -277,7 +344,7 @@ def _cluster(group: AutoScalingGroup) -> str:
     for prefix in _CLUSTER_TAGS:
         for tag in group.tags:
             name = tag.key.removeprefix(prefix)
-            if tag.key.startswith(prefix) and name != "enabled" and "/" not in name:
+            if tag.key.startswith(prefix) and name not in ("enabled", "disabled") and "/" not in name:
                 return name
     return ""
 
@@ -302,8 +369,6 @@ def _unmapped(group: AutoScalingGroup, overrides: Sequence[Override]) -> Iterato
         yield "load balancers attached to the group: register nodes or pods by the AWS Load Balancer Controller"
     if group.warm_pool_configuration:
         yield "its warm pool: keep room free by a CapacityBuffer"
-    if group.launch_configuration_name:
-        yield f"launch configuration {group.launch_configuration_name}: copy it to a launch template and give that"
 
 
 _KEPT_BY_LAUNCHES = ("EbsOptimized", "TagSpecifications")

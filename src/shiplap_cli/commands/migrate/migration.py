@@ -11,8 +11,9 @@ from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.files.documents import Document
 from shiplap.manifests.files.loading import check_documents
 from shiplap_cli.commands.migrate import autoscaler, aws_groups, karpenter
+from shiplap_cli.commands.migrate.autoscaler import AutoscalerSettings
 from shiplap_cli.commands.migrate.group_pools import manifests_of
-from shiplap_cli.commands.migrate.groups import source_groups
+from shiplap_cli.commands.migrate.groups import SourceGroup, left_out_because, source_groups
 from shiplap_cli.commands.migrate.migration_findings import (
     MIGRATION_TAINT,
     KubernetesObject,
@@ -29,7 +30,12 @@ UNNAMED = "CLUSTER"
 
 
 def migrate(
-    documents: Sequence[Document], naming: Naming, *, cluster: str = "", folder: str = "manifests"
+    documents: Sequence[Document],
+    naming: Naming,
+    *,
+    cluster: str = "",
+    folder: str = "manifests",
+    given: str = "FILES",
 ) -> Migration:
     """Manifests, report and steps for what documents describe.
 
@@ -39,6 +45,7 @@ def migrate(
         naming: how new pools are told from old ones.
         cluster: its name, where the documents do not say it.
         folder: where the manifests will be written, for the steps.
+        given: the command's arguments that say what is converted, for the steps, too.
 
     Raises:
         InvalidInput: there is nothing to migrate, both autoscalers are described at once, or an answer is malformed.
@@ -69,7 +76,7 @@ def migrate(
         claim_rules=(ClaimRule(tolerates=MIGRATION_TAINT.key),) if naming.taint else (),
         join_timeout_s=draft.join_timeout_s,
         findings=_with_refusals(draft.findings, _manifest_problems(draft.manifests)),
-        steps=steps_of(folder, name, draft.formers, tainted=naming.taint),
+        steps=steps_of(folder, name, draft.formers, tainted=naming.taint, given=given),
     )
 
 
@@ -77,16 +84,38 @@ def _from_autoscaler(
     answers: Sequence[Document], settings: Sequence[Document], naming: Naming, cluster: str
 ) -> MigrationDraft:
     scaler, said = autoscaler.read(settings)
-    groups = source_groups(aws_groups.read(answers))
-    found = next((group.cluster for group in groups if group.cluster), scaler.cluster)
-    manifests, formers, findings = manifests_of(groups, scaler, naming, cluster or found or UNNAMED)
+    every = source_groups(aws_groups.read(answers))
+    wanted = cluster or scaler.cluster or _only_cluster(every, answers[0].source, scaler)
+    left = {group.name: reason for group in every if (reason := left_out_because(group, scaler, wanted))}
+    if len(left) == len(every):
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in left.items())
+        raise InvalidInput(answers[0].source, f"no group becomes a NodePool: {reasons or 'there is none'}")
+    groups = [group for group in every if group.name not in left]
+    manifests, formers, findings = manifests_of(groups, scaler, naming, wanted or UNNAMED)
+    passed = (
+        MigrationFinding(MatchQuality.NONE, group.source, "left out", "", left[group.name])
+        for group in every
+        if group.name in left
+    )
     if not settings:
         note = (
             "was not given: its flags and the priorities of its expander are not in the report (kubectl get deployment"
         )
         note += " cluster-autoscaler -n kube-system -o yaml)"
         said = (MigrationFinding(MatchQuality.NONE, "cluster-autoscaler", "Deployment", "", note),)
-    return MigrationDraft(manifests, (*said, *findings), formers, cluster or found, scaler.join_timeout_s)
+    return MigrationDraft(manifests, (*said, *findings, *passed), formers, wanted, scaler.join_timeout_s)
+
+
+def _only_cluster(groups: Sequence[SourceGroup], source: str, scaler: AutoscalerSettings) -> str:
+    """Return the cluster of the groups, where neither option nor flag says it; empty where no group does.
+
+    Raises:
+        InvalidInput: they are of several clusters.
+    """
+    clusters = sorted({group.cluster for group in groups if not left_out_because(group, scaler, "")} - {""})
+    if len(clusters) > 1:
+        raise InvalidInput(source, f"has groups of clusters {', '.join(clusters)}: say which one by --cluster")
+    return clusters[0] if clusters else ""
 
 
 def _with_refusals(

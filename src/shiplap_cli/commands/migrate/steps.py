@@ -20,7 +20,9 @@ _TRY = (
 )
 
 
-def steps_of(folder: str, cluster: str, formers: Sequence[FormerPool], *, tainted: bool) -> tuple[MigrationStep, ...]:
+def steps_of(
+    folder: str, cluster: str, formers: Sequence[FormerPool], *, tainted: bool, given: str = "FILES"
+) -> tuple[MigrationStep, ...]:
     """All steps in order.
 
     Args:
@@ -28,9 +30,10 @@ def steps_of(folder: str, cluster: str, formers: Sequence[FormerPool], *, tainte
         cluster: its name, or a placeholder.
         formers: what is left, and what takes its place; of one kind of autoscaler.
         tainted: whether the new pools carry the migration's taint.
+        given: the arguments of `migrate convert` that say what is converted.
     """
     karpenter = any(former.origin is FormerKind.NODE_POOL for former in formers)
-    steps = [*_first_steps(folder, tainted=tainted)]
+    steps = [*_first_steps(folder, given, tainted=tainted)]
     if formers:
         steps.append(_move_one_workload(formers[0].becomes, tainted=tainted))
     steps.append(_stop_karpenter(formers) if karpenter else _stop_autoscaler(formers))
@@ -40,18 +43,21 @@ def steps_of(folder: str, cluster: str, formers: Sequence[FormerPool], *, tainte
     return (*steps, _remove("karpenter" if karpenter else "cluster-autoscaler", 2 if karpenter else 1))
 
 
-def _first_steps(folder: str, *, tainted: bool) -> Iterator[MigrationStep]:
+def _first_steps(folder: str, given: str, *, tainted: bool) -> Iterator[MigrationStep]:
     yield MigrationStep(
         "Check the manifests",
         "What is not mapped stands in the report; mend it before going on.",
         (f"shiplap validate {folder}",),
         (f"rm -r {folder}",),
     )
+    tried = f"{folder}-untainted" if tainted else folder
+    convert = (f"shiplap migrate convert {given} --no-taint --to {tried}",) if tainted else ()
+    without = " The taint of the migration keeps nearly every pod off, so they are tried without it." if tainted else ""
     yield MigrationStep(
         "Try them on the cluster as it is",
-        "Nothing is written anywhere: it says what would be launched, for which pods, at what price.",
-        (_TRY.format(folder=folder),),
-        (),
+        f"It says what would be launched, for which pods, at what price; the cluster is only read.{without}",
+        (*convert, _TRY.format(folder=tried)),
+        (f"rm -r {tried}",) if tainted else (),
     )
     apart = " Only pods that tolerate the taint of the migration are claimed." if tainted else ""
     yield MigrationStep(
