@@ -9,12 +9,13 @@ from msgspec import structs
 
 from shiplap.disruption.commands import Method
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import NodePool
 from tests.builders.nodes import node
 from tests.builders.pods import pod_on
 from tests.builders.pools import pool, rule
 from tests.conformance.disruption_order import fallen, static, tiny
-from tests.conformance.disruptions import BOTH, ON_DEMAND, disrupted, large, pdb, small
+from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, disrupted, large, pdb, small
 from tests.conformance.given import NOW, given
 
 STAYS = {labels.DO_NOT_DISRUPT: "true"}
@@ -75,6 +76,17 @@ def test_nodes_that_are_still_coming_are_the_surplus_before_those_in_service() -
     nodes = [small("a", pool="fixed"), small("b", pool="fixed", initialized=False), small("c", pool="fixed")]
     assert disrupted(*nodes, pools=[fixed(2)], types=BOTH).removed == set()
     assert disrupted(*nodes, pools=[fixed(1)], types=BOTH).removed == {"a"}
+
+
+def test_a_node_nearer_to_its_own_age_limit_goes_first() -> None:
+    """The loss of a pod shrinks with what is left of its node's life, whatever the NodePool says now."""
+    nodes = []
+    for name, own in (("a", "9h"), ("b", "1h"), ("c", "Never")):
+        item = small(name, pool="fixed", created_at=NOW - 3000, made={"expire_after": own})
+        created = structs.replace(item.node.metadata, creation_timestamp=rfc3339(NOW - 3000))
+        nodes.append(Standing(structs.replace(item.node, metadata=created), item.claim))
+    verdict = disrupted(*nodes, pods=[pod_on(f"on-{name}", name) for name in "abc"], pools=[fixed(2)], types=BOTH)
+    assert verdict.removed == {"b"}
 
 
 def test_each_static_pool_gives_up_its_own_surplus() -> None:

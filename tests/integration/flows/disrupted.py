@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -19,10 +19,11 @@ from tests.integration.flows.stage import Stage
 
 
 class Disrupted(Stage):
-    """A stage whose pool may be disrupted at once and wholly."""
+    """A stage whose pool may be disrupted at once and wholly; `template` is added to its template."""
 
-    def __init__(self, *, budget: str = "100%", **settings: object) -> None:
+    def __init__(self, *, budget: str = "100%", template: Mapping[str, str] | None = None, **settings: object) -> None:
         plain = msgspec.to_builtins(family_pool("default", ("m6i",)))
+        plain["spec"]["template"]["spec"] |= template or {}
         plain["spec"]["disruption"] = {"budgets": [{"nodes": budget}], "consolidateAfter": "0s"}
         super().__init__((msgspec.convert(plain, NodePool),))
         known = self.settings.disruption
@@ -90,9 +91,9 @@ class Disrupted(Stage):
         ]
 
 
-def oversized(**settings: object) -> Disrupted:
+def oversized(*, template: Mapping[str, str] | None = None, **settings: object) -> Disrupted:
     """One 2xlarge in service that has one small pod left."""
-    stage = Disrupted(**settings)
+    stage = Disrupted(template=template, **settings)
     stage.add_pods(5, cpu="1200m", memory="2Gi")
     stage.play_on()
     for number in range(1, 5):

@@ -44,14 +44,6 @@ def states(stage: Disrupted) -> dict[str, ClaimState]:
     return {claim.name: claim.state for claim in stage.claims()}
 
 
-def with_grace(stage: Disrupted, grace: str) -> None:
-    (pool,) = stage.settings.manifests.node_pools
-    plain = msgspec.to_builtins(pool)
-    plain["spec"]["template"]["spec"]["terminationGracePeriod"] = grace
-    manifests = replace(stage.settings.manifests, node_pools=(msgspec.convert(plain, NodePool),))
-    stage.settings = replace(stage.settings, manifests=manifests)
-
-
 def test_a_command_names_its_nodes_its_claims_and_what_it_saves() -> None:
     stage = oversized()
     (old,) = stage.claims()
@@ -105,13 +97,8 @@ def test_what_keeps_nodes_is_counted_for_the_cluster() -> None:
 
 
 def test_an_expired_node_that_a_protected_pod_keeps_is_counted() -> None:
-    stage = oversized()
+    stage = oversized(template={"expireAfter": "1m"})
     stage.server.patch("pods", "web-000", {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}})
-    (pool,) = stage.settings.manifests.node_pools
-    plain = msgspec.to_builtins(pool)
-    plain["spec"]["template"]["spec"]["expireAfter"] = "1m"
-    manifests = replace(stage.settings.manifests, node_pools=(msgspec.convert(plain, NodePool),))
-    stage.settings = replace(stage.settings, manifests=manifests)
     stage.disrupt()
     assert stage.meter.seen["NodesOverdue"] == [(1, (("cluster", stage.name),))]
     assert stage.meter.seen["NodesNotDisruptable"] == [(1, (("cluster", stage.name),))]
@@ -155,10 +142,7 @@ def test_a_command_ends_once_and_says_what_it_saved(caplog: pytest.LogCaptureFix
 def test_a_node_that_goes_says_why_and_has_the_deadline_of_its_pool(
     grace: str | None, deadline_s: float | None
 ) -> None:
-    stage = oversized()
-    if grace is not None:
-        with_grace(stage, grace)
-    stage, _ = begun(stage)
+    stage, _ = begun(oversized(template={} if grace is None else {"terminationGracePeriod": grace}))
     (target,), reason = command_of(stage).targets, command_of(stage).reason
     for _ in range(10):
         stage.around()

@@ -11,7 +11,7 @@ import pytest
 from shiplap.errors import NodeClassNotReady
 from shiplap.flows.sweep.instance_network import MOST_WRITES
 from shiplap.instances.catalog.resolved_nodeclass import Ami, Subnet
-from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.ports import Instance
 from tests.integration.flows.disrupted import Disrupted
 
@@ -52,6 +52,15 @@ def writes_defaults(stage: Disrupted) -> None:
     }
     written = msgspec.json.encode({"node_pools": [pool], "node_classes": [node_class]})
     stage.settings = msgspec.structs.replace(stage.settings, manifests=msgspec.json.decode(written, type=Manifests))
+
+
+def pool_says(stage: Disrupted, **template: Any) -> None:
+    """A deployment changes the template of the NodePool, whose nodes may not drift."""
+    (pool,) = map(msgspec.to_builtins, stage.settings.manifests.node_pools)
+    pool["spec"]["template"]["spec"] |= template
+    pool["spec"]["disruption"]["budgets"] = [{"nodes": "0", "reasons": ["Drifted"]}]
+    manifests = msgspec.structs.replace(stage.settings.manifests, node_pools=(msgspec.convert(pool, NodePool),))
+    stage.settings = msgspec.structs.replace(stage.settings, manifests=manifests)
 
 
 def knows(ca: str) -> Callable[[Disrupted], None]:
@@ -190,3 +199,18 @@ def test_a_sweep_writes_a_bounded_number_of_claims() -> None:
     assert corrected() == stage.meter.counts["ClaimsCorrected"] == MOST_WRITES
     stage.sweep()
     assert corrected() == stage.meter.counts["ClaimsCorrected"] == number
+
+
+@pytest.mark.parametrize(("later", "hours", "replaced"), [("Never", 720, True), ("1h", 24, False)])
+def test_nodes_reach_the_age_that_their_pool_said_when_they_were_launched(
+    later: str, hours: int, *, replaced: bool
+) -> None:
+    stage = settled()
+    before = ids(stage)
+    pool_says(stage, expireAfter=later)
+    stage.minutes(2)
+    assert ids(stage) == before
+    stage.clock.advance(hours * 3600)
+    stage.minutes(12)
+    assert ids(stage).isdisjoint(before) is replaced
+    assert {claim.plan.expire_after for claim in stage.claims()} == {later if replaced else "720h"}

@@ -10,8 +10,8 @@ from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import GRACE_S
 from shiplap.flows.messages import Timer
 from shiplap.kubernetes import labels
-from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState
+from tests.builders.pools import pool
 from tests.integration.flows.leaving import (
     ONLY_LARGE,
     REBALANCE,
@@ -274,11 +274,8 @@ def test_many_mixed_events_leave_no_node_behind() -> None:
 
 
 def test_a_scheduled_change_waits_no_longer_than_the_pool_allows() -> None:
-    stage = serving()
+    stage = serving(pools=(pool("any", grace="1h"),))
     claim, instance = first(stage)
-    template = {"spec": {"nodeClassRef": {"name": "default"}, "terminationGracePeriod": "1h"}}
-    limited = msgspec.convert({"metadata": {"name": "any"}, "spec": {"template": template}}, NodePool)
-    stage.settings = msgspec.structs.replace(stage.settings, manifests=Manifests(node_pools=(limited,)))
     stage.interrupt(scheduled_change(stage, instance.id))
     assert claim_now(stage, claim).deadline_at == stage.clock.now() + 3600
 

@@ -26,6 +26,7 @@ def with_grace(grace: str) -> NodePool:
         ({}, [], None),
         ({"termination_grace_period": "1h"}, [with_grace("5m")], "1h"),
         ({"termination_grace_period": "1h"}, [], "1h"),
+        ({"expire_after": "720h"}, [with_grace("5m")], None),
         ({"object_uid": "u", "node_pool": ""}, [with_grace("5m")], None),
         ({"object_uid": "u", "node_pool": "", "termination_grace_period": "1h"}, [with_grace("5m")], "1h"),
     ],

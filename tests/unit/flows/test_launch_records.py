@@ -16,20 +16,20 @@ from shiplap.flows.planning.planned_launches import (
     launches,
     plan_of,
     records_of,
-    spec_hashes,
     with_token,
 )
 from shiplap.instances.capacity.described_capacity import ENCLAVES
 from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint
-from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.manifests.custom_resources import Manifests, NodePool, RequirementSpec
 from shiplap.manifests.nodeclaim import ClaimCause, ClaimState, LaunchRequest, NodeClaim, PodReference, PreferredSpot
 from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION
 from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, PlannedClaim
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from tests.builders.claims import node_claim, with_fields
+from tests.builders.pools import pool
 from tests.unit.flows.sold_types import kind
 
 NOW = 1_700_000_000.0
@@ -51,13 +51,16 @@ PLANNED = PlannedClaim(
     allocatable={"cpu": 3},
     relies_on_estimate=("m",),
 )
-ORIGIN = ClaimOrigin(
-    cluster="demo", owner="me", at=NOW, lease_s=60.0, first_event_at=NOW - 3, event_id="e", spec_hashes={"default": "h"}
-)
+ORIGIN = ClaimOrigin(cluster="demo", owner="me", at=NOW, lease_s=60.0, first_event_at=NOW - 3, event_id="e")
+
+
+def decided(*pools: NodePool, **spec_hashes: str) -> Snapshot:
+    catalogs = tuple(NodeClassCatalog(name, (), spec_hash=known) for name, known in spec_hashes.items())
+    return Snapshot(cluster="demo", now=NOW, catalogs=catalogs, manifests=Manifests(node_pools=pools))
 
 
 def test_a_record_keeps_what_outlives_the_decision_and_says_who_decided() -> None:
-    (record,) = records_of([PLANNED], ORIGIN)
+    (record,) = records_of([PLANNED], ORIGIN, decided(default="h"))
     marks = {"n": "2", NODE_CLASS_HASH: "h", NODE_CLASS_HASH_VERSION: HASH_VERSION}
     assert record == NodeClaim(
         cluster="demo",
@@ -78,10 +81,17 @@ def test_a_record_keeps_what_outlives_the_decision_and_says_who_decided() -> Non
 
 
 def test_a_class_whose_content_is_not_known_leaves_no_mark() -> None:
-    (record,) = records_of([PLANNED], structs.replace(ORIGIN, spec_hashes={"other": "h"}))
+    (record,) = records_of([PLANNED], ORIGIN, decided(other="h", default=""))
     assert record.plan.annotations == {"n": "2"}
-    catalogs = (NodeClassCatalog("a", (), spec_hash="x"), NodeClassCatalog("b", ()))
-    assert spec_hashes(Snapshot(cluster="demo", now=NOW, catalogs=catalogs)) == {"a": "x"}
+
+
+@pytest.mark.parametrize("grace", ["5m", None])
+def test_a_record_keeps_the_age_limit_and_the_deadline_of_its_own_pool(grace: str | None) -> None:
+    own = pool("p", expire_after="9h", grace=grace)
+    others = [pool(name, expire_after="1h", grace="1m") for name in "ox"]
+    (record,) = records_of([PLANNED], ORIGIN, decided(others[0], own, others[1]))
+    later = pool("p", expire_after="Never", grace="7m")
+    assert (record.plan.age_limit(later), record.plan.grace(later), record.plan.grace(None)) == ("9h", grace, grace)
 
 
 def test_a_token_is_that_of_its_launch_and_of_no_other() -> None:

@@ -68,12 +68,12 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
     @property
     def grace(self) -> str | None:
         """The claim's terminationGracePeriod: with one, protected pods have a deadline."""
-        return self.claim.plan.termination_grace_period or self.pool.spec.template.spec.termination_grace_period
+        return self.claim.plan.grace(self.pool)
 
     @property
     def expire_after(self) -> str:
         """The age that the claim may reach: a duration, or Never."""
-        return self.claim.plan.expire_after or self.pool.spec.template.spec.expire_after
+        return self.claim.plan.age_limit(self.pool)
 
     @property
     def born_at(self) -> float:

@@ -61,11 +61,8 @@ def pool_of(claim: NodeClaim, settings: ClusterSettings) -> NodePool | None:
 
 
 def grace_of(claim: NodeClaim, settings: ClusterSettings) -> str | None:
-    """The terminationGracePeriod of a claim, a duration: that of its NodeClaim object, else of its NodePool."""
-    if claim.plan.termination_grace_period or claim.is_standalone:
-        return claim.plan.termination_grace_period or None
-    pool = pool_of(claim, settings)
-    return pool.spec.template.spec.termination_grace_period if pool is not None else None
+    """The terminationGracePeriod of a claim, a duration."""
+    return claim.plan.grace(pool_of(claim, settings))
 
 
 def grace_ends_at(claim: NodeClaim, settings: ClusterSettings, now: float) -> float | None:

@@ -13,7 +13,7 @@ from shiplap.errors import ConditionFailed
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of, namespaced_name
 from shiplap.kubernetes.objects import Pod, Taint
-from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.manifests.custom_resources import NodePool, RequirementSpec
 
 
 class ClaimState(StrEnum):
@@ -122,7 +122,7 @@ class ClaimPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     unverified estimate, not only the careful bound, is needed for `requests` to fit. `allocatable` is what the plan
     counted on for the type that was launched (before launch: the smallest over the list). `unproven` are the kinds of
     its pods, if no node was known to have run any of them when it was planned (see `unproven`). `expire_after` and
-    `termination_grace_period` are those of a NodeClaim object; where empty, those of the NodePool count. `object_name`
+    `termination_grace_period` are those of the launch: what its NodePool says later makes the node drift. `object_name`
     and `object_uid` are those of the NodeClaim object that asked for the node: a user wrote it, and there is no
     NodePool. `preferred_spot` is None where the whole list is asked for.
     """
@@ -147,6 +147,19 @@ class ClaimPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     object_name: str = ""
     object_uid: str = ""
     preferred_spot: PreferredSpot | None = None
+
+    def age_limit(self, pool: NodePool) -> str:
+        """Return the age that the node may reach, a duration or Never.
+
+        The claim of an older release or of an adopted node has none of its own: its NodePool's counts.
+        """
+        return self.expire_after or pool.spec.template.spec.expire_after
+
+    def grace(self, pool: NodePool | None) -> str | None:
+        """Return the terminationGracePeriod, a duration; that of the NodePool counts where `age_limit` is its own."""
+        if self.termination_grace_period or self.expire_after or self.object_uid or pool is None:
+            return self.termination_grace_period or None
+        return pool.spec.template.spec.termination_grace_period
 
 
 class LaunchRequest(msgspec.Struct, frozen=True, omit_defaults=True):

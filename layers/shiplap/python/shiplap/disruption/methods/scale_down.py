@@ -53,8 +53,10 @@ def _scaled_down(
         if node.metadata.labels.get(labels.NODE_POOL) == label_value_of(name)
         and node.metadata.name not in progress.candidate_nodes.leaving
     ]
-    removable = [RemovableNode(item.node, running_on.get(item.name, ())) for item in by_name.values()]
-    ordered = in_order_of_removal(pool, removable, progress.pdb_limits, progress.clock.now)
+    removable = [
+        RemovableNode(item.node, running_on.get(item.name, ()), item.expire_after) for item in by_name.values()
+    ]
+    ordered = in_order_of_removal(removable, progress.pdb_limits, progress.clock.now)
     going = [by_name[node.metadata.name] for node in ordered[: surplus_in_service(staying, replicas)]]
     progress.simulator.cordon([item.name for item in going])
     why = f"NodePool {name} has more than {replicas} replicas"

@@ -42,7 +42,7 @@ from shiplap.flows.optional.optional_calls import RECORDS
 from shiplap.flows.planning.decision_inputs import BoundPods, DecisionInputs, read_inputs, read_supply
 from shiplap.flows.planning.decision_snapshots import ServiceInputs, disruption_of_install, priced_snapshot
 from shiplap.flows.planning.futile_launches import record_refusals
-from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, spec_hashes, with_token
+from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, with_token
 from shiplap.flows.pod_events import publish_on_node
 from shiplap.flows.policies.active import ActivePolicies
 from shiplap.flows.policies.policy import Launches
@@ -365,9 +365,8 @@ class _Round:
             lease_s=0.0,
             first_event_at=now,
             event_id=hint,
-            spec_hashes=spec_hashes(snapshot),
         )
-        replacing = Launches(planned, records_of(planned, origin), snapshot, inputs.state, replaces=True)
+        replacing = Launches(planned, records_of(planned, origin, snapshot), snapshot, inputs.state, replaces=True)
         together = launches(self._policies.marked(replacing).records)
         records = [claim for some in together for claim in with_token(some, epoch, self._settings.install)]
         replacing = replace(replacing, records=records)

@@ -23,6 +23,7 @@ from shiplap.instances.offerings.spot_lists import is_choice
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import ACCELERATORS, PODS
 from shiplap.kubernetes.requirements import Requirements
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimCause, ClaimPlan, LaunchRequest, NodeClaim
 from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION
 from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
@@ -66,17 +67,16 @@ class ClaimOrigin(msgspec.Struct, frozen=True, kw_only=True):
     event_id: str = ""
     """The id of that hint."""
 
-    spec_hashes: Mapping[str, str] = {}
-    """The hashes of EC2NodeClasses, by name, where they are known."""
 
-
-def records_of(planned: Iterable[PlannedClaim], origin: ClaimOrigin) -> list[NodeClaim]:
-    """Planned claims as they are committed, but for their tokens."""
+def records_of(planned: Iterable[PlannedClaim], origin: ClaimOrigin, snapshot: Snapshot) -> list[NodeClaim]:
+    """Planned claims as they are committed, but for their tokens; `snapshot` is that of the decision."""
+    hashes = {catalog.node_class: catalog.spec_hash for catalog in snapshot.catalogs if catalog.spec_hash}
+    pools = {pool.metadata.name: pool for pool in snapshot.manifests.node_pools}
     return [
         NodeClaim(
             cluster=origin.cluster,
             name=claim.name,
-            plan=_marked(plan_of(claim), origin),
+            plan=_completed(plan_of(claim), hashes.get(claim.node_class), pools.get(claim.node_pool)),
             launch=LaunchRequest(owner=origin.owner),
             cause=ClaimCause(origin.event_id, origin.first_event_at),
             created_at=origin.at,
@@ -88,17 +88,16 @@ def records_of(planned: Iterable[PlannedClaim], origin: ClaimOrigin) -> list[Nod
     ]
 
 
-def spec_hashes(snapshot: Snapshot) -> dict[str, str]:
-    """Return the spec hashes that claims of this decision remember of their EC2NodeClasses, by name."""
-    return {catalog.node_class: catalog.spec_hash for catalog in snapshot.catalogs if catalog.spec_hash}
-
-
-def _marked(plan: ClaimPlan, origin: ClaimOrigin) -> ClaimPlan:
-    known = origin.spec_hashes.get(plan.node_class)
-    if not known:
+def _completed(plan: ClaimPlan, spec_hash: str | None, pool: NodePool | None) -> ClaimPlan:
+    """A plan that remembers what its EC2NodeClass and its NodePool say today."""
+    if spec_hash:
+        marks = {NODE_CLASS_HASH: spec_hash, NODE_CLASS_HASH_VERSION: HASH_VERSION}
+        plan = replace(plan, annotations={**plan.annotations, **marks})
+    if pool is None:
         return plan
-    marks = {NODE_CLASS_HASH: known, NODE_CLASS_HASH_VERSION: HASH_VERSION}
-    return replace(plan, annotations={**plan.annotations, **marks})
+    spec = pool.spec.template.spec
+    grace = spec.termination_grace_period or ""
+    return replace(plan, expire_after=spec.expire_after, termination_grace_period=grace)
 
 
 def in_turns(claims: Sequence[NodeClaim]) -> list[NodeClaim]:

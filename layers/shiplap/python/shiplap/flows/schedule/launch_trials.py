@@ -117,7 +117,8 @@ def _requests(
 ) -> Iterator[tuple[EC2NodeClass, FleetRequest | None]]:
     """Yield each EC2NodeClass with the request of its foremost NodePool that would launch anything; else None."""
     origin = ClaimOrigin(cluster=settings.name, owner="rehearsal", at=context.clock.now(), lease_s=0.0)
-    claims = {claim.plan.node_pool: claim for claim in reversed(records_of(plan(priced.snapshot).node_claims, origin))}
+    records = records_of(plan(priced.snapshot).node_claims, origin, priced.snapshot)
+    claims = {claim.plan.node_pool: claim for claim in reversed(records)}
     for node_class in due:
         item = supply.node_classes[node_class.metadata.name]
         found = [claims[pool.metadata.name] for pool in _pools_of(settings, node_class) if pool.metadata.name in claims]

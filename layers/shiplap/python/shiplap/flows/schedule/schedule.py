@@ -34,7 +34,7 @@ from shiplap.flows.planning.decision_snapshots import PricedSnapshot, priced_sna
 from shiplap.flows.planning.futile_launches import held_back_pods
 from shiplap.flows.planning.moves_under_way import plan_without_moves_under_way
 from shiplap.flows.planning.offering_market import OfferingMarket
-from shiplap.flows.planning.planned_launches import ClaimOrigin, in_turns, launches, records_of, spec_hashes, with_token
+from shiplap.flows.planning.planned_launches import ClaimOrigin, in_turns, launches, records_of, with_token
 from shiplap.flows.pod_events import publish_unschedulable
 from shiplap.flows.policies.active import ActivePolicies
 from shiplap.flows.policies.policy import Launches
@@ -529,10 +529,9 @@ class _Run:
         if not decision.node_claims:
             return True
         now = self._context.clock.now()
-        origin = msgspec.structs.replace(self._origin, at=now, spec_hashes=spec_hashes(priced.snapshot))
-        launches_now = Launches(
-            decision.node_claims, records_of(decision.node_claims, origin), priced.snapshot, inputs.state
-        )
+        origin = msgspec.structs.replace(self._origin, at=now)
+        made = records_of(decision.node_claims, origin, priced.snapshot)
+        launches_now = Launches(decision.node_claims, made, priced.snapshot, inputs.state)
         records = self._policies.marked(launches_now).records
         planned = limits.committable(with_objects(records, self._standalone) if self._standalone else records)
         self._unschedulable += limits.unschedulable

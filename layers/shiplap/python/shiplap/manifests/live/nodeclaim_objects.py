@@ -348,10 +348,9 @@ def _object(claim: NodeClaim, pool: NodePool, install: str) -> dict[str, Any]:
         "nodeClassRef": {"group": reference.group, "kind": reference.kind, "name": plan.node_class},
         "requirements": _plain(plan.requirements),
         "resources": {"requests": format_resources(plan.requests)},
-        "expireAfter": plan.expire_after or pool.spec.template.spec.expire_after,
+        "expireAfter": plan.age_limit(pool),
     }
-    grace = plan.termination_grace_period or pool.spec.template.spec.termination_grace_period
-    if grace:
+    if grace := plan.grace(pool):
         spec["terminationGracePeriod"] = grace
     for field, taints in (("taints", plan.taints), ("startupTaints", plan.startup_taints)):
         if taints:

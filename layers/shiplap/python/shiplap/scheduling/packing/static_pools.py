@@ -117,12 +117,13 @@ def _surplus(
     wanted = pool.spec.replicas or 0
     joining = sorted(node.metadata.name for node in staying if not is_initialized(node))
     early = [*(claim.name for claim in sorted(coming, key=lambda item: (bool(item.instance_id), item.name))), *joining]
+    of_pool = pool.spec.template.spec.expire_after
     removable = [
-        RemovableNode(node, present.pods.get(node.metadata.name, ()))
+        RemovableNode(node, present.pods.get(node.metadata.name, ()), claim.plan.age_limit(pool) if claim else of_pool)
         for node in staying
-        if _may_go(node, present.paired.get(node.metadata.name), pool)
+        if _may_go(node, claim := present.paired.get(node.metadata.name), pool)
     ]
-    ordered = in_order_of_removal(pool, removable, present.pdb_limits, now)
+    ordered = in_order_of_removal(removable, present.pdb_limits, now)
     going = [node.metadata.name for node in ordered[: surplus_in_service(staying, wanted)]]
     return [*early[: max(len(staying) + len(coming) - wanted, 0)], *going]
 
@@ -184,10 +185,11 @@ _STAYING_OWNERS = ("DaemonSet", "Node")
 
 
 class RemovableNode(msgspec.Struct, frozen=True):
-    """A node that may go, and the unfinished pods on it."""
+    """A node that may go, the unfinished pods on it, and the age that it may reach, a duration or Never."""
 
     node: Node
     pods: Sequence[Pod]
+    expire_after: str
 
 
 def surplus_in_service(nodes: Iterable[Node], replicas: int) -> int:
@@ -198,15 +200,12 @@ def surplus_in_service(nodes: Iterable[Node], replicas: int) -> int:
     return max(sum(map(is_initialized, nodes)) - replicas, 0)
 
 
-def in_order_of_removal(
-    pool: NodePool, removable: Iterable[RemovableNode], pdb_limits: PdbLimits, now: float
-) -> list[Node]:
+def in_order_of_removal(removable: Iterable[RemovableNode], pdb_limits: PdbLimits, now: float) -> list[Node]:
     """Nodes that are not Ready, empty nodes, then those whose pods lose least.
 
     A node with a pod that must not be disrupted comes last, and before it a Ready node with a pod that a
     PodDisruptionBudget keeps. On a node that is not Ready no pod serves, so no budget is worth waiting for.
     """
-    lifetime_s = seconds_or_never(pool.spec.template.spec.expire_after)
 
     def loss(item: RemovableNode) -> tuple[bool, bool, bool, bool, float, str]:
         node, ready = item.node, reports_ready(item.node)
@@ -214,6 +213,7 @@ def in_order_of_removal(
         marked = any(do_not_disrupt(pod, now) for pod in moving)
         guarded = ready and bool(first_protection(moving, pdb_limits, now))
         born = epoch(node.metadata.creation_timestamp) if node.metadata.creation_timestamp else now
+        lifetime_s = seconds_or_never(item.expire_after)
         left = max(1 - (now - born) / lifetime_s, 0.0) if lifetime_s else 1.0
         # An expired node costs nothing to lose, but one without pods still goes first.
         return (marked, ready, guarded, bool(moving), len(moving) * left, node.metadata.name)
