@@ -13,8 +13,9 @@ from shiplap.flows.interrupt.notices import Notice, NoticeKind
 from shiplap.flows.messages import rfc3339
 from shiplap.kubernetes import labels
 from shiplap.manifests import shiplap_annotations
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from tests.integration.flows.leaving import claim_now, first, serving
+from tests.integration.flows.leaving import ONLY_LARGE, claim_now, first, serving
 from tests.integration.flows.stage import Stage
 
 TOLD = "NodeClaimInterrupted"
@@ -48,10 +49,16 @@ def handle(stage: Stage, claim: NodeClaim, kind: NoticeKind, times: int = 1, **f
 def with_policy(stage: Stage, policy: str, grace: str | None = None) -> None:
     (pool,) = stage.settings.manifests.node_pools
     meta = structs.replace(pool.metadata, annotations={shiplap_annotations.REBALANCE: policy} if policy else {})
+    pools = (with_grace(structs.replace(pool, metadata=meta), grace),)
+    stage.settings = structs.replace(
+        stage.settings, manifests=structs.replace(stage.settings.manifests, node_pools=pools)
+    )
+
+
+def with_grace(pool: NodePool, grace: str | None) -> NodePool:
     inner = structs.replace(pool.spec.template.spec, termination_grace_period=grace)
     spec = structs.replace(pool.spec, template=structs.replace(pool.spec.template, spec=inner))
-    manifests = structs.replace(stage.settings.manifests, node_pools=(structs.replace(pool, metadata=meta, spec=spec),))
-    stage.settings = structs.replace(stage.settings, manifests=manifests)
+    return structs.replace(pool, spec=spec)
 
 
 @pytest.mark.parametrize("kind", sorted({*NoticeKind} - {NoticeKind.RESERVATION_STARTED}))
@@ -161,12 +168,12 @@ def test_a_node_that_drains_already_is_not_cordoned_for_a_recommendation() -> No
         (NoticeKind.REBALANCE, {}, 60.0),
     ],
 )
-def test_the_earlier_of_the_notice_and_the_pools_grace_bounds_a_drain(
+def test_the_earlier_of_the_notice_and_the_grace_of_the_launch_bounds_a_drain(
     kind: NoticeKind, fields: Mapping[str, float], deadline_s: float
 ) -> None:
-    stage = serving()
+    stage = serving(pools=[with_grace(pool, "60s") for pool in ONLY_LARGE])
     claim, _ = first(stage)
-    with_policy(stage, shiplap_annotations.REPLACE, grace="60s")
+    with_policy(stage, shiplap_annotations.REPLACE, grace="1h")
     now = stage.clock.now()
     after = handle(stage, claim, kind, **{name: now + value for name, value in fields.items()})
     assert after.deadline_at == now + deadline_s

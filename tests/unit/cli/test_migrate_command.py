@@ -71,7 +71,7 @@ def test_what_is_written_is_valid(karpenter: Path, tmp_path: Path, shiplap: Ship
     report = (folder / "MIGRATION.md").read_text()
     for text in (
         "region: eu-west-1\n",
-        "- name: prod",
+        f"- name: prod\n  manifests: {folder}\n",
         "tolerates: shiplap.dev/migration",
         "kubectl drain -l karpenter.sh/nodepool=default",
     ):

@@ -290,3 +290,18 @@ def test_a_pool_that_shiplap_refuses_is_not_exact() -> None:
         "NodePool/bad-shiplap": MatchQuality.NONE,
         "NodePool/good-shiplap": MatchQuality.EXACT,
     }
+
+
+def test_a_pool_of_auto_mode_is_left_out_and_its_neighbour_is_not() -> None:
+    of_auto = POOL.format(name="auto", claim="", disruption="{}").replace("karpenter.sh/v1beta1", "karpenter.sh/v1")
+    of_auto = of_auto.replace(
+        "{apiVersion: karpenter.k8s.aws/v1beta1, kind: EC2NodeClass", "{group: eks.amazonaws.com, kind: NodeClass"
+    )
+    text = "---".join(
+        [of_auto, POOL.format(name="own", claim="", disruption="{}"), CLASS.format(version="v1", more="")]
+    )
+    draft = migrate(read_text("a.yaml", text), Naming("-new", taint=True))
+    assert [body["metadata"]["name"] for body in draft.manifests if body["kind"] == "NodePool"] == ["own-new"]
+    assert [former.name for former in draft.formers] == ["own"]
+    (left,) = [item for item in draft.findings if item.match is MatchQuality.NONE]
+    assert (left.source, "EKS Auto Mode" in left.note) == ("NodePool/auto", True)

@@ -154,13 +154,15 @@ def _write(folder: Path, migration: Migration, cost: MigrationCost | None, regio
     (folder / _CLASSES).write_text(yaml_text(classes), encoding="utf-8")
     others = [body for body in migration.manifests if body["kind"] != "EC2NodeClass"]
     (folder / _POOLS).write_text(yaml_text(others), encoding="utf-8")
-    (folder / _REPORT).write_text(report_text(migration, cost, _settings_text(migration, region)), encoding="utf-8")
+    (folder / _REPORT).write_text(
+        report_text(migration, cost, _settings_text(migration, region, folder)), encoding="utf-8"
+    )
 
 
-def _settings_text(migration: Migration, region: str) -> str:
-    """The settings for shiplap.yaml: the Region, and the cluster's entry."""
+def _settings_text(migration: Migration, region: str, folder: Path) -> str:
+    """The settings for a shiplap.yaml in the working directory: the Region, and the cluster's entry."""
     asked = {key: value for key, value in msgspec.to_builtins(_settings(migration)).items() if value}
-    entry = {"name": migration.cluster, "manifests": "manifests", **asked}
+    entry = {"name": migration.cluster, "manifests": folder.as_posix(), **asked}
     return msgspec.yaml.encode({"region": region or "REGION", "clusters": [entry]}).decode()
 
 

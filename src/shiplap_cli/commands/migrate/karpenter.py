@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from shiplap.manifests.files.documents import Document
+from shiplap.manifests.files.manifest_folders import AUTO_MODE
 from shiplap_cli.commands.migrate.migration_findings import (
     MIGRATION_TAINT,
     FindingCollector,
@@ -74,7 +75,10 @@ def migrate(documents: Sequence[Document], naming: Naming) -> MigrationDraft:
         body = copy.deepcopy(dict(document.data))
         kind, version = str(body.get("kind", "")), str(body.get("apiVersion", "")).rpartition("/")[2]
         collector = FindingCollector(document.name)
-        if kind == "NodePool" and version in ("v1", "v1beta1"):
+        if kind == "NodePool" and _node_class_group(body) == AUTO_MODE:
+            note = "is of EKS Auto Mode, which launches its nodes itself: it is left out and stays as it is"
+            collector.not_mapped(f"{_TEMPLATE}.nodeClassRef", note)
+        elif kind == "NodePool" and version in ("v1", "v1beta1"):
             pools.append(_pool(collector, body, version, naming))
         elif kind == "EC2NodeClass" and version in ("v1", "v1beta1"):
             _node_class(collector, body, version)
@@ -96,6 +100,10 @@ def migrate(documents: Sequence[Document], naming: Naming) -> MigrationDraft:
         FormerPool(FormerKind.NODE_POOL, pool.old_name, _name(pool.body), _cpu_limit(pool.body)) for pool in pools
     )
     return MigrationDraft(tuple(bodies), tuple(findings), tuple(sorted(formers, key=lambda former: former.name)))
+
+
+def _node_class_group(body: KubernetesObject) -> str:
+    return str(_mapping(body, "spec", "template", "spec", "nodeClassRef").get("group", ""))
 
 
 def _pool(collector: FindingCollector, body: KubernetesObject, version: str, naming: Naming) -> _Pool:
