@@ -447,14 +447,17 @@ def _idle_annotations(
 
 
 def _foreign_zones(region: str, found: FoundManifests) -> Iterator[InvalidInput]:
-    """NodePools that want zones of another Region: names of zones, local ones as well, begin with that of theirs."""
+    """NodePools that want zones of another Region, or a Region: names of zones begin with that of theirs."""
     for document, pool in found.report.sound:
         requirements = pool.spec.template.spec.requirements if isinstance(pool, NodePool) else ()
         for place, wanted in enumerate(requirements):
-            foreign = [zone for zone in wanted.values if not zone.startswith(region)]
-            if NORMALIZED.get(wanted.key, wanted.key) == ZONE and wanted.operator == "In" and foreign:
-                where: Where = ("spec", "template", "spec", "requirements", place, "values")
+            if NORMALIZED.get(wanted.key, wanted.key) != ZONE or wanted.operator != "In":
+                continue
+            where: Where = ("spec", "template", "spec", "requirements", place, "values")
+            if foreign := [zone for zone in wanted.values if not zone.startswith(region)]:
                 yield _in_manifest(document, where, f"{', '.join(foreign)} is in another Region than {region}")
+            if region in wanted.values:
+                yield _in_manifest(document, where, f"{region} is a Region, its zones end with a letter: {region}a")
 
 
 def _at_node_pools_with(annotation: str, found: Iterable[Document], reason: str) -> Iterator[InvalidInput]:

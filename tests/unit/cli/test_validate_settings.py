@@ -54,14 +54,19 @@ def test_zones_of_another_region_are_warned_of_once_for_clusters_that_share_mani
 ) -> None:
     (folder / "shiplap.yaml").write_text(CLUSTERS.replace("pools/green", "pools/blue"))
     for key in ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"):
-        zones = {"key": key, "operator": "In", "values": ["eu-west-1a", "eu-west-1-wl1-lon-1", "us-east-1a"]}
+        zones = {
+            "key": key,
+            "operator": "In",
+            "values": ["eu-west-1a", "eu-west-1-wl1-lon-1", "us-east-1a", "eu-west-1"],
+        }
         elsewhere = [{**zones, "operator": "NotIn"}, zones]
         pool = changed(NODE_POOL, "spec.template.spec.requirements", elsewhere)
         (folder / "pools/blue/pool.json").write_text(json.dumps(pool))
         warned = [(item["field"], item["reason"]) for item in shiplap.json("validate")["warnings"]]
         told = ("spec.template.spec.requirements[1].values", "us-east-1a is in another Region than eu-west-1")
         assert warned.count(told) == 1
-        assert [field for field, reason in warned if "another Region" in reason] == [told[0]]
+        a_region = (told[0], "eu-west-1 is a Region, its zones end with a letter: eu-west-1a")
+        assert [item for item in warned if "Region" in item[1]] == [told, a_region]
 
 
 def test_all_problems_of_settings_and_manifests_are_told_at_once(
