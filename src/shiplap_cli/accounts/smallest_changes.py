@@ -122,6 +122,11 @@ class _SubjectPod(msgspec.Struct, frozen=True):
     alike: frozenset[str]
     together: Together | None = None
 
+    @property
+    def members(self) -> frozenset[str]:
+        """The pods that start together with it, itself among them; none where it starts alone."""
+        return self.together.members if self.together is not None else frozenset()
+
 
 class _ChangePart(msgspec.Struct, frozen=True):
     """A part of a change that could be weaker: an amount that went from `now` to `to`, or a rule lifted (0 to 1).
@@ -317,10 +322,10 @@ def _search(start: _Start, subject: _SubjectPod, name: str, *, widening: bool) -
         if verdict is None:
             return None, differs
         wider = _change_for(outcome.snapshot, subject, outcome.pod_class, verdict, widening=True)
-        step = _change_for(outcome.snapshot, subject, outcome.pod_class, verdict, widening=False)
+        step = wider
+        if not widening:
+            step = _change_for(outcome.snapshot, subject, outcome.pod_class, verdict, widening=False)
         differs |= wider is not None and (step is None or wider.of != step.of)
-        if widening:
-            step = wider
         if step is None:
             return None, differs
         steps.append(step)
@@ -367,8 +372,7 @@ def _drifting(pool: NodePool) -> NodePoolTemplate:
 
 def _others_placed(subject: _SubjectPod, outcome: _Attempt) -> str:
     """Return in words how many other pods get a place, too: a raised limit counts what they take of it."""
-    members = subject.together.members if subject.together is not None else frozenset()
-    others = len(subject.left_out - outcome.others_out - members - {subject.key})
+    others = len(subject.left_out - outcome.others_out - subject.members - {subject.key})
     return f", counting {counted(others, 'other pod')} that had no place" if others else ""
 
 
@@ -461,8 +465,7 @@ def _placement_text(decided: Plan, compiled: CompiledSnapshot, subject: _Subject
 
 def _all_cost(decided: Plan, subject: _SubjectPod, price: str) -> str:
     """Return in words what several new nodes of pods that start together cost; `price` is that of one."""
-    members = subject.together.members if subject.together is not None else frozenset()
-    theirs = [claim for claim in decided.node_claims if any(entry.key in members for entry in claim.pods)]
+    theirs = [claim for claim in decided.node_claims if any(entry.key in subject.members for entry in claim.pods)]
     if len(theirs) < 2:
         return ""
     about = "~" if price.startswith("~") else ""
@@ -531,13 +534,10 @@ def _add_labels(snapshot: Snapshot, name: str, added: Mapping[str, str]) -> _Cha
         metadata = replace(template.metadata, labels={**template.metadata.labels, **added})
         return replace(pool, spec=replace(pool.spec, template=replace(template, metadata=metadata)))
 
-    def changed(other: Snapshot) -> Snapshot:
-        pools = tuple(labelled(pool) if pool.metadata.name == name else pool for pool in other.manifests.node_pools)
-        return replace(other, manifests=replace(other.manifests, node_pools=pools))
-
     lines = ", ".join(f"{key}: {value}" for key, value in added.items())
     text = f"add {lines} to the template's labels of pool {name}, whose nodes drift by that"
-    return _indivisible(f"labels of {name}", text, _ONE_RULE * len(added), changed, snapshot)
+    size = _ONE_RULE * len(added)
+    return _indivisible(f"labels of {name}", text, size, lambda other: _with_pool(other, name, labelled), snapshot)
 
 
 def _allow(snapshot: Snapshot, name: str, asked: Mapping[str, Collection[str]]) -> _Change | None:
@@ -560,13 +560,13 @@ def _allow(snapshot: Snapshot, name: str, asked: Mapping[str, Collection[str]]) 
         template = replace(pool.spec.template, spec=replace(spec, requirements=lines))
         return replace(pool, spec=replace(pool.spec, template=template))
 
-    pools = tuple(allowing(p) if p.metadata.name == name else p for p in snapshot.manifests.node_pools)
-    if pools == snapshot.manifests.node_pools:
+    after = _with_pool(snapshot, name, allowing)
+    if after.manifests == snapshot.manifests:
         return None
     each = [(key, value) for key, values in sorted(asked.items()) for value in sorted(values)]
     by_key = (f"{' and '.join(sorted(asked[key]))} in requirement {key}" for key in sorted(asked))
     return _Change(
-        replace(snapshot, manifests=replace(snapshot.manifests, node_pools=pools)),
+        after,
         f"requirements of {name}: {', '.join(sorted(asked))}",
         f"allow {', '.join(by_key)} of pool {name}",
         _ONE_RULE * len(each),
@@ -735,9 +735,8 @@ def _with_limits(snapshot: Snapshot, pool: str, before: Mapping[str, str], parts
         for resource in sorted(parts)
     )
     size = sum((p.to - p.now) / max(p.now, p.to - p.now, 1) for p in parts.values())
-    pools = tuple(changed(p) if p.metadata.name == pool else p for p in snapshot.manifests.node_pools)
     return _Change(
-        replace(snapshot, manifests=replace(snapshot.manifests, node_pools=pools)),
+        _with_pool(snapshot, pool, changed),
         f"limits of {pool}: {', '.join(sorted(parts))}",
         text,
         size,
@@ -778,12 +777,8 @@ def _probe(snapshot: Snapshot, pool: str) -> _Change:
     def annotated(node_pool: NodePool) -> NodePool:
         return _annotated(node_pool, PROBE_UNMEASURED_TYPES, "on")
 
-    def changed(other: Snapshot) -> Snapshot:
-        pools = tuple(annotated(p) if p.metadata.name == pool else p for p in other.manifests.node_pools)
-        return replace(other, manifests=replace(other.manifests, node_pools=pools))
-
     text = f"annotate pool {pool} with {PROBE_UNMEASURED_TYPES}: on, so that one node finds out"
-    return _indivisible("probe", text, _ONE_RULE, changed, snapshot)
+    return _indivisible("probe", text, _ONE_RULE, lambda other: _with_pool(other, pool, annotated), snapshot)
 
 
 def _annotated(node_pool: NodePool, key: str, value: str) -> NodePool:
@@ -917,6 +912,11 @@ def _prefer(snapshot: Snapshot, keys: Collection[str], field: str, topology_keys
     named = "anti-affinity" if field == "pod_anti_affinity" else "affinity"
     text = f"prefer rather than require pod {named} over {', '.join(topology_keys)}"
     return _indivisible(field, text, _ONE_RULE, lambda other: _with_spec(other, keys, freed), snapshot)
+
+
+def _with_pool(snapshot: Snapshot, name: str, change: Callable[[NodePool], NodePool]) -> Snapshot:
+    pools = tuple(change(pool) if pool.metadata.name == name else pool for pool in snapshot.manifests.node_pools)
+    return replace(snapshot, manifests=replace(snapshot.manifests, node_pools=pools))
 
 
 def _with_spec(snapshot: Snapshot, keys: Collection[str], change: Callable[[PodSpec], PodSpec]) -> Snapshot:

@@ -21,10 +21,12 @@ from shiplap_cli.commands.migrate.migration_findings import FindingCollector, Ma
 _SOURCE = "cluster-autoscaler"
 _PRIORITY_MAP = "cluster-autoscaler-priority-expander"
 _OWN_TAG = "k8s.io/cluster-autoscaler/"
-_NO_CLUSTER = ("enabled", "disabled")
 _BY_TAGS = "asg:tag="
 _DEFAULT_UNNEEDED = "10m"
 _MOST_JOIN_S, _LEAST_JOIN_S = 3600, 60
+
+NO_CLUSTER = ("enabled", "disabled")
+"""Ends of Cluster Autoscaler's tags that are no names of clusters."""
 
 
 class AutoscalerSettings(msgspec.Struct, frozen=True):
@@ -224,7 +226,7 @@ def _discovery(settings: AutoscalerSettings, value: str, collector: FindingColle
         raise ValueError(f"expected {_BY_TAGS}KEY,KEY")
     names = [key.removeprefix(_OWN_TAG) for key, _ in tags if key.startswith(_OWN_TAG)]
     collector.exact("--node-group-auto-discovery", "the NodePools", "of the groups given here that have these tags")
-    cluster = next((name for name in names if name not in _NO_CLUSTER), settings.cluster)
+    cluster = next((name for name in names if name not in NO_CLUSTER), settings.cluster)
     return {"cluster": cluster, "discovery": (*settings.discovery, tags)}
 
 

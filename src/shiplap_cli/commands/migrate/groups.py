@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from shiplap.kubernetes.objects import Taint
-from shiplap_cli.commands.migrate.autoscaler import AutoscalerSettings
+from shiplap_cli.commands.migrate.autoscaler import NO_CLUSTER, AutoscalerSettings
 from shiplap_cli.commands.migrate.aws_groups import (
     AutoScalingGroup,
     AwsGroups,
@@ -344,7 +344,7 @@ def _cluster(group: AutoScalingGroup) -> str:
     for prefix in _CLUSTER_TAGS:
         for tag in group.tags:
             name = tag.key.removeprefix(prefix)
-            if tag.key.startswith(prefix) and name not in ("enabled", "disabled") and "/" not in name:
+            if tag.key.startswith(prefix) and name not in NO_CLUSTER and "/" not in name:
                 return name
     return ""
 
